@@ -1,0 +1,8 @@
+/* clmoe.h - the whole library: core.h says how to call it, moe.h what it does for a Mixture-of-Experts layer. */
+#ifndef CLMOE_CLMOE_H
+#define CLMOE_CLMOE_H
+
+#include "core.h"
+#include "moe.h"
+
+#endif

@@ -1,0 +1,12 @@
+/* command.h - one function per word on the command line. Each gets the arguments behind its word and returns the exit code. */
+#ifndef CLMOE_CLI_COMMAND_H
+#define CLMOE_CLI_COMMAND_H
+
+#include "report.h"
+
+outcome command_devices(int argc, char **argv);
+outcome command_align(int argc, char **argv);
+outcome command_verify(int argc, char **argv);
+outcome command_advise(int argc, char **argv);
+
+#endif

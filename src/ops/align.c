@@ -1,0 +1,399 @@
+/* align - checks a call, fills in the kernels' parameters and orders one to three launches:
+ *
+ *     one                      small calls
+ *     count, place             every group adds up the counts of all chunks itself
+ *     count, offsets, place    a launch adds them up
+ *
+ * Only the last launch writes outputs.
+ */
+#include "../../cl/align.h"
+#include "check.h"
+#include "clmoe/moe.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { KERNEL_ONE, KERNEL_COUNT, KERNEL_OFFSETS, KERNEL_PLACE };
+
+struct align_plan {
+    struct clmoe_plan base;
+    clmoe_align_desc desc;
+    uint32_t num_buckets;
+};
+
+/* ---- Shapes ---- */
+
+static const uint32_t id_bytes[] = {[CLMOE_ID_I32] = 4, [CLMOE_ID_I64] = 8, [CLMOE_ID_U32] = 4, [CLMOE_ID_I16] = 2, [CLMOE_ID_U8] = 1};
+
+/* narrow_id: to i32 so that negative stays negative and too large stays too large. */
+static const struct clmoe_kernel_set kernel_sets[] = {
+#define ALIGN_KERNELS(variant_name, define_text)                                                                                           \
+    {                                                                                                                                      \
+        .op = "align", .variant = variant_name, .defines = define_text, .kernel_names = {                                                  \
+            [KERNEL_ONE] = "align_one",                                                                                                    \
+            [KERNEL_COUNT] = "align_count",                                                                                                \
+            [KERNEL_OFFSETS] = "align_offsets",                                                                                            \
+            [KERNEL_PLACE] = "align_place"                                                                                                 \
+        }                                                                                                                                  \
+    }
+    [CLMOE_ID_I32] = ALIGN_KERNELS("i32", "#define ID int\n#define narrow_id(id) (id)\n"),
+    [CLMOE_ID_I64] = ALIGN_KERNELS("i64", "#define ID long\n#define narrow_id(id) convert_int_sat(id)\n"),
+    [CLMOE_ID_U32] = ALIGN_KERNELS("u32", "#define ID uint\n#define narrow_id(id) convert_int_sat(id)\n"),
+    [CLMOE_ID_I16] = ALIGN_KERNELS("i16", "#define ID short\n#define narrow_id(id) ((int)(id))\n"),
+    [CLMOE_ID_U8] = ALIGN_KERNELS("u8", "#define ID uchar\n#define narrow_id(id) ((int)(id))\n"),
+#undef ALIGN_KERNELS
+};
+
+static uint32_t num_buckets_of(const clmoe_align_desc *desc) {
+    return desc->num_experts + (desc->foreign == CLMOE_FOREIGN_BUCKET);
+}
+
+static uint64_t max_rows_of(const clmoe_align_desc *desc, uint32_t num_tokens) {
+    const uint64_t pairs = (uint64_t)num_tokens * desc->top_k, buckets = num_buckets_of(desc);
+    const uint64_t used = pairs < buckets ? pairs : buckets;
+    return (used + (pairs - used) / desc->block_size) * desc->block_size;
+}
+
+/* Returns NULL, or the name of the wrong field with *limit saying what it must be. */
+static const char *wrong_field(const clmoe_align_desc *desc, const char **limit) {
+    *limit = "must be at least 1";
+    if (desc->top_k == 0)
+        return "top_k";
+    if (desc->num_experts == 0)
+        return "num_experts";
+    if (desc->block_size == 0)
+        return "block_size";
+    *limit = "must be below 2^31";
+    if (desc->num_experts > INT32_MAX)
+        return "num_experts";
+    if (desc->block_size > INT32_MAX)
+        return "block_size";
+    *limit = "is none of the CLMOE_ID_ values";
+    if ((uint32_t)desc->id_type > CLMOE_ID_U8)
+        return "id_type";
+    *limit = "is none of the CLMOE_FOREIGN_ values";
+    if ((uint32_t)desc->foreign > CLMOE_FOREIGN_BUCKET)
+        return "foreign";
+    *limit = "times top_k must stay below 2^31";
+    if ((uint64_t)desc->max_tokens * desc->top_k > INT32_MAX)
+        return "max_tokens";
+    *limit = "may need rows beyond 2^31 - 1 with this block_size";
+    if (max_rows_of(desc, desc->max_tokens) > INT32_MAX)
+        return "max_tokens";
+    *limit = "must be 0 (the library chooses), 1, 2 or 3";
+    if (desc->tuning.num_launches > 3)
+        return "tuning.num_launches";
+    *limit = "must be at most 65536";
+    if (desc->tuning.num_groups > 65536)
+        return "tuning.num_groups";
+    return NULL;
+}
+
+clmoe_status clmoe_align_max_rows(const clmoe_align_desc *desc, uint32_t num_tokens, uint32_t *rows) {
+    const char *limit;
+    if (desc == NULL || rows == NULL || wrong_field(desc, &limit) != NULL || num_tokens > desc->max_tokens)
+        return CLMOE_INVALID_ARGUMENT;
+    *rows = (uint32_t)max_rows_of(desc, num_tokens);
+    return CLMOE_SUCCESS;
+}
+
+static struct clmoe_align_shape shape_of(const struct align_plan *plan, uint32_t num_tokens, uint32_t capacity) {
+    return (struct clmoe_align_shape){num_tokens, plan->desc.top_k, plan->num_buckets, plan->desc.block_size, capacity};
+}
+
+/* Rows of the workspace table; the parallel class keeps next rows in local memory, and its single launch needs no table at all. */
+static uint64_t table_rows(clmoe_class kernel_class, uint32_t num_chunks) {
+    return kernel_class == CLMOE_CLASS_SERIAL ? 2 * (uint64_t)num_chunks + 1 : (uint64_t)num_chunks + 1;
+}
+
+/* ---- Plan ---- */
+
+/* Bytes that one call moves: ids once for each pass over them, the result once, the table as often as it is walked. */
+static clmoe_status describe(const clmoe_plan *base, size_t num_tokens, clmoe_plan_info *info) {
+    const struct align_plan *plan = (const struct align_plan *)base;
+    clmoe_context *context = base->context;
+    if (num_tokens > plan->desc.max_tokens)
+        return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "clmoe_plan_describe: num_items: %zu, the plan takes up to %u tokens",
+                          num_tokens, plan->desc.max_tokens);
+    const uint32_t rows = (uint32_t)max_rows_of(&plan->desc, (uint32_t)num_tokens);
+    const struct clmoe_align_shape shape = shape_of(plan, (uint32_t)num_tokens, rows);
+    struct clmoe_align_path path;
+    const char *refusal = clmoe_tune_align(&context->limits, info->kernel_class, base->group_size, &plan->desc.tuning, &shape, &path);
+    if (refusal != NULL)
+        return clmoe_fail(context, CLMOE_UNSUPPORTED, "clmoe_plan_describe: num_items: %zu: %s", num_tokens, refusal);
+
+    const uint64_t pairs = (uint64_t)num_tokens * plan->desc.top_k, ids = pairs * id_bytes[plan->desc.id_type];
+    const uint64_t table_row = 4 * ((uint64_t)plan->num_buckets + ALIGN_EXTRA_COLUMNS);
+    const bool is_local = info->kernel_class == CLMOE_CLASS_PARALLEL;
+    info->num_launches = path.num_launches;
+    info->num_groups = path.num_groups;
+    info->bytes_read = 2 * ids;
+    info->bytes_written = 4 * ((uint64_t)rows + rows / plan->desc.block_size + 1);
+    if (path.num_launches > 1 || !is_local)
+        info->bytes_written += table_row * path.num_chunks; /* count */
+    if (path.num_launches == 1)
+        info->bytes_read += is_local ? 0 : table_row;
+    else if (path.num_launches == 2)
+        info->bytes_read += table_row * path.num_chunks * path.num_groups; /* place, each group the whole table */
+    else {
+        info->bytes_read += table_row * path.num_chunks + 2 * table_row * path.num_groups; /* offsets; place, its own row and the totals */
+        info->bytes_written += table_row * (path.num_chunks + 1);
+    }
+    if (is_local)
+        info->local_bytes = 4 * align_local_items(plan->num_buckets, base->group_size);
+    return CLMOE_SUCCESS;
+}
+
+clmoe_status clmoe_align_plan_create(clmoe_context *context, const clmoe_align_desc *desc, clmoe_plan **plan) {
+    static const char function[] = "clmoe_align_plan_create";
+    if (context == NULL)
+        return CLMOE_INVALID_ARGUMENT;
+    if (desc == NULL || plan == NULL)
+        return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: %s: is NULL", function, desc == NULL ? "desc" : "plan");
+    const char *limit, *field = wrong_field(desc, &limit);
+    if (field != NULL)
+        return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: desc.%s: %s", function, field, limit);
+
+    const clmoe_class kernel_class = context->info.kernel_class;
+    const bool is_parallel = kernel_class == CLMOE_CLASS_PARALLEL;
+    uint32_t group_size = 1;
+    if (is_parallel) {
+        if (desc->tuning.group_size > context->limits.max_group_size)
+            return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: desc.tuning.group_size: %u, this device takes at most %u", function,
+                              desc->tuning.group_size, context->limits.max_group_size);
+        group_size = clmoe_tune_align_group_size(&context->limits, num_buckets_of(desc), desc->tuning.group_size);
+        if (group_size == 0)
+            return clmoe_fail(context, CLMOE_UNSUPPORTED,
+                              "%s: desc.num_experts: %u need more than the %" PRIu64 " bytes of local memory of this device", function,
+                              desc->num_experts, context->limits.local_bytes);
+    }
+    clmoe_plan *base;
+    const clmoe_status status = clmoe_plan_new(context, sizeof(struct align_plan), &kernel_sets[desc->id_type], group_size,
+                                               is_parallel ? desc->tuning.group_size : 0, &base);
+    if (status != CLMOE_SUCCESS)
+        return status;
+    struct align_plan *made = (struct align_plan *)base;
+    made->desc = *desc;
+    made->num_buckets = num_buckets_of(desc);
+    base->describe = describe;
+    const struct clmoe_align_shape largest = shape_of(made, desc->max_tokens, (uint32_t)max_rows_of(desc, desc->max_tokens));
+    const uint32_t chunks = clmoe_tune_align_max_chunks(&context->limits, kernel_class, base->group_size, &desc->tuning, &largest);
+    base->workspace_bytes = (size_t)(4 * table_rows(kernel_class, chunks) * align_table_stride(made->num_buckets));
+    *plan = base;
+    return CLMOE_SUCCESS;
+}
+
+/* ---- Enqueue ---- */
+
+/* The buffers of a call, in the order of ALIGN_INPUTS and ALIGN_OUTPUTS; then the workspace. */
+enum {
+    VIEW_TOPK_IDS,
+    VIEW_EXPERT_MAP,
+    VIEW_ROW_MASK,
+    VIEW_NUM_TOKENS_DEVICE,
+    VIEW_TOPK_WEIGHTS,
+    VIEW_SORTED_TOKEN_IDS,
+    VIEW_EXPERT_IDS,
+    VIEW_NUM_TOKENS_POST_PADDED,
+    VIEW_COUNTS,
+    VIEW_OFFSETS,
+    VIEW_PADDED_OFFSETS,
+    VIEW_INVERSE,
+    VIEW_ROWS_VALID,
+    VIEW_SORTED_WEIGHTS,
+    VIEW_STATUS,
+    VIEW_WORKSPACE,
+    NUM_VIEWS
+};
+enum { NUM_INPUTS = VIEW_NUM_TOKENS_DEVICE + 1, NUM_OPERANDS = VIEW_STATUS + 1 };
+_Static_assert(NUM_OPERANDS + 3 <= CLMOE_MAX_ARGUMENTS, "parameters, operands, table and local memory");
+
+/* Items from the first to the last of `rows` rows. */
+static uint64_t strided_items(uint32_t rows, uint32_t row_items, uint32_t stride) {
+    return rows == 0 ? 0 : (uint64_t)(rows - 1) * stride + row_items;
+}
+
+static struct clmoe_view input(const char *name, const clmoe_buffer *buffer, uint64_t num_items, uint32_t item_bytes, bool is_required) {
+    return (struct clmoe_view){name, buffer, num_items, item_bytes, .is_output = false, .is_required = is_required, .is_exact = false};
+}
+
+static struct clmoe_view output(const char *name, const clmoe_buffer *buffer, uint64_t num_items, bool is_required) {
+    return (struct clmoe_view){name, buffer, num_items, 4, .is_output = true, .is_required = is_required, .is_exact = true};
+}
+
+static clmoe_status check_args(const struct align_plan *plan, const clmoe_align_args *args, uint32_t row_stride, uint32_t weights_stride,
+                               struct clmoe_view views[NUM_VIEWS]) {
+    static const char function[] = "clmoe_align_enqueue";
+    clmoe_context *context = plan->base.context;
+    const clmoe_align_desc *desc = &plan->desc;
+    const uint32_t tokens = args->num_tokens;
+    if (tokens > desc->max_tokens)
+        return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: args.num_tokens: %u, the plan takes up to %u", function, tokens,
+                          desc->max_tokens);
+    if (row_stride < desc->top_k)
+        return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: args.row_stride: %u, must be 0 or at least top_k = %u", function,
+                          row_stride, desc->top_k);
+    if (weights_stride < desc->top_k)
+        return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: args.weights_stride: %u, must be 0 or at least top_k = %u", function,
+                          weights_stride, desc->top_k);
+
+    const uint64_t capacity_bytes = args->sorted_token_ids.size_bytes, capacity = capacity_bytes / 4;
+    const uint64_t rows = max_rows_of(desc, tokens);
+    if (capacity_bytes % 4 != 0 || capacity < rows || capacity % desc->block_size != 0 || capacity > INT32_MAX)
+        return clmoe_fail(context, CLMOE_INVALID_ARGUMENT,
+                          "%s: args.sorted_token_ids: %" PRIu64 " bytes given, must be 4 times a multiple of block_size = %u, from %" PRIu64
+                          " rows to 2^31 - 1",
+                          function, capacity_bytes, desc->block_size, rows);
+    const uint64_t pairs = (uint64_t)tokens * desc->top_k, blocks = capacity / desc->block_size, experts = desc->num_experts;
+    const bool has_weights = clmoe_is_present(&args->sorted_weights);
+
+    views[VIEW_TOPK_IDS] =
+        input("args.topk_ids", &args->topk_ids, strided_items(tokens, desc->top_k, row_stride), id_bytes[desc->id_type], true);
+    views[VIEW_EXPERT_MAP] = input("args.expert_map", &args->expert_map, experts, 4, false);
+    views[VIEW_ROW_MASK] = input("args.row_mask", &args->row_mask, tokens, 1, false);
+    views[VIEW_NUM_TOKENS_DEVICE] = input("args.num_tokens_device", &args->num_tokens_device, 1, 4, false);
+    views[VIEW_TOPK_WEIGHTS] = input("args.topk_weights", &args->topk_weights,
+                                     has_weights ? strided_items(tokens, desc->top_k, weights_stride) : 0, 4, has_weights);
+    views[VIEW_SORTED_TOKEN_IDS] = output("args.sorted_token_ids", &args->sorted_token_ids, capacity, true);
+    views[VIEW_EXPERT_IDS] = output("args.expert_ids", &args->expert_ids, blocks, true);
+    views[VIEW_NUM_TOKENS_POST_PADDED] = output("args.num_tokens_post_padded", &args->num_tokens_post_padded, 1, true);
+    views[VIEW_COUNTS] = output("args.counts", &args->counts, experts, false);
+    views[VIEW_OFFSETS] = output("args.offsets", &args->offsets, experts + 1, false);
+    views[VIEW_PADDED_OFFSETS] = output("args.padded_offsets", &args->padded_offsets, experts + 1, false);
+    views[VIEW_INVERSE] = output("args.inverse", &args->inverse, pairs, false);
+    views[VIEW_ROWS_VALID] = output("args.rows_valid", &args->rows_valid, blocks, false);
+    views[VIEW_SORTED_WEIGHTS] = output("args.sorted_weights", &args->sorted_weights, capacity, false);
+    views[VIEW_STATUS] = output("args.status", &args->status, 4, false);
+    views[VIEW_WORKSPACE] = output("args.workspace", &args->workspace, plan->base.workspace_bytes / 4, true);
+    views[VIEW_WORKSPACE].is_exact = false;
+    return clmoe_check_views(context, function, views, NUM_VIEWS);
+}
+
+static struct align_params params_of(const struct align_plan *plan, const clmoe_align_args *args, uint32_t row_stride,
+                                     uint32_t weights_stride, const struct clmoe_view views[NUM_VIEWS]) {
+    static const struct {
+        int view;
+        uint32_t flag;
+    } flags[] = {
+        {VIEW_EXPERT_MAP, ALIGN_HAS_MAP},  {VIEW_ROW_MASK, ALIGN_HAS_MASK},         {VIEW_NUM_TOKENS_DEVICE, ALIGN_HAS_NUM_TOKENS},
+        {VIEW_COUNTS, ALIGN_HAS_COUNTS},   {VIEW_OFFSETS, ALIGN_HAS_OFFSETS},       {VIEW_PADDED_OFFSETS, ALIGN_HAS_PADDED_OFFSETS},
+        {VIEW_INVERSE, ALIGN_HAS_INVERSE}, {VIEW_ROWS_VALID, ALIGN_HAS_ROWS_VALID}, {VIEW_SORTED_WEIGHTS, ALIGN_HAS_WEIGHTS},
+        {VIEW_STATUS, ALIGN_HAS_STATUS}};
+    const clmoe_align_desc *desc = &plan->desc;
+    uint32_t has = 0;
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; ++i)
+        if (clmoe_is_present(views[flags[i].view].buffer))
+            has |= flags[i].flag;
+    if ((has & (ALIGN_HAS_MAP | ALIGN_HAS_MASK)) == 0 && row_stride == desc->top_k && desc->foreign != CLMOE_FOREIGN_BUCKET)
+        has |= ALIGN_IS_PLAIN;
+
+#define START_OF(view) (views[view].buffer->offset_bytes / views[view].item_bytes)
+    return (struct align_params){
+        .topk_ids_at = START_OF(VIEW_TOPK_IDS),
+        .expert_map_at = START_OF(VIEW_EXPERT_MAP),
+        .row_mask_at = START_OF(VIEW_ROW_MASK),
+        .num_tokens_device_at = START_OF(VIEW_NUM_TOKENS_DEVICE),
+        .topk_weights_at = START_OF(VIEW_TOPK_WEIGHTS),
+        .sorted_token_ids_at = START_OF(VIEW_SORTED_TOKEN_IDS),
+        .expert_ids_at = START_OF(VIEW_EXPERT_IDS),
+        .num_tokens_post_padded_at = START_OF(VIEW_NUM_TOKENS_POST_PADDED),
+        .counts_at = START_OF(VIEW_COUNTS),
+        .offsets_at = START_OF(VIEW_OFFSETS),
+        .padded_offsets_at = START_OF(VIEW_PADDED_OFFSETS),
+        .inverse_at = START_OF(VIEW_INVERSE),
+        .rows_valid_at = START_OF(VIEW_ROWS_VALID),
+        .sorted_weights_at = START_OF(VIEW_SORTED_WEIGHTS),
+        .status_at = START_OF(VIEW_STATUS),
+        .table_at = START_OF(VIEW_WORKSPACE),
+        .num_tokens = args->num_tokens,
+        .top_k = desc->top_k,
+        .row_stride = row_stride,
+        .weights_stride = weights_stride,
+        .num_experts = desc->num_experts,
+        .num_buckets = plan->num_buckets,
+        .block_size = desc->block_size,
+        .capacity = (uint32_t)(args->sorted_token_ids.size_bytes / 4),
+        .foreign = (uint32_t)desc->foreign,
+        .has = has,
+        .pad_value = desc->has_pad_value ? desc->pad_value : (int32_t)(args->num_tokens * desc->top_k),
+        .table_stride = align_table_stride(plan->num_buckets),
+    };
+#undef START_OF
+}
+
+/* Appends one launch: parameters, buffers [first, last) and, if the kernel takes them, the table and local memory. */
+static void add_buffers(struct clmoe_stage *stage, const struct clmoe_view *views, int first, int last) {
+    for (int i = first; i < last; ++i)
+        stage->arguments[stage->num_arguments++] = (struct clmoe_argument){.kind = CLMOE_ARGUMENT_BUFFER, .buffer = *views[i].buffer};
+}
+
+static struct clmoe_stage stage_of(unsigned kernel, uint32_t num_groups, uint32_t group_size, const struct align_params *params) {
+    return (struct clmoe_stage){
+        .kernel = kernel,
+        .num_groups = num_groups,
+        .group_size = group_size,
+        .num_arguments = 1,
+        .arguments[0] = {.kind = CLMOE_ARGUMENT_BYTES, .bytes = sizeof *params, .data = params},
+    };
+}
+
+clmoe_status clmoe_align_enqueue(clmoe_plan *base, cl_command_queue queue, const clmoe_align_args *args, cl_uint num_events_in_wait_list,
+                                 const cl_event *event_wait_list, cl_event *event) {
+    static const char function[] = "clmoe_align_enqueue";
+    if (base == NULL)
+        return CLMOE_INVALID_ARGUMENT;
+    clmoe_context *context = base->context;
+    if (args == NULL)
+        return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: args: is NULL", function);
+    if (base->describe != describe)
+        return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: plan: is another operator's", function);
+    const struct align_plan *plan = (const struct align_plan *)base;
+    const uint32_t row_stride = args->row_stride != 0 ? args->row_stride : plan->desc.top_k;
+    const uint32_t weights_stride = args->weights_stride != 0 ? args->weights_stride : plan->desc.top_k;
+    const struct clmoe_queue_tail tail = {queue, num_events_in_wait_list, event_wait_list, event};
+    struct clmoe_view views[NUM_VIEWS];
+    clmoe_status status = check_args(plan, args, row_stride, weights_stride, views);
+    if (status == CLMOE_SUCCESS)
+        status = context->backend->check_tail(context, function, &tail);
+    if (status != CLMOE_SUCCESS)
+        return status;
+
+    struct align_params params = params_of(plan, args, row_stride, weights_stride, views);
+    const clmoe_class kernel_class = context->info.kernel_class;
+    const struct clmoe_align_shape shape = shape_of(plan, args->num_tokens, params.capacity);
+    struct clmoe_align_path path;
+    const char *refusal = clmoe_tune_align(&context->limits, kernel_class, base->group_size, &plan->desc.tuning, &shape, &path);
+    if (refusal != NULL)
+        return clmoe_fail(context, CLMOE_UNSUPPORTED, "%s: args.num_tokens: %u: %s", function, args->num_tokens, refusal);
+    params.num_chunks = path.num_chunks;
+    params.is_prefixed = path.num_launches == 3;
+
+    struct clmoe_stage stages[3];
+    unsigned num_stages = 0;
+    const bool is_local = kernel_class == CLMOE_CLASS_PARALLEL;
+    if (path.num_launches > 1) {
+        stages[num_stages] = stage_of(KERNEL_COUNT, path.num_chunks, base->group_size, &params);
+        add_buffers(&stages[num_stages], views, 0, NUM_INPUTS);
+        add_buffers(&stages[num_stages], views, VIEW_WORKSPACE, NUM_VIEWS);
+        if (is_local)
+            stages[num_stages].arguments[stages[num_stages].num_arguments++] =
+                (struct clmoe_argument){.kind = CLMOE_ARGUMENT_LOCAL, .bytes = 4 * ((size_t)plan->num_buckets + ALIGN_EXTRA_COLUMNS)};
+        ++num_stages;
+    }
+    if (path.num_launches == 3) {
+        stages[num_stages] = stage_of(KERNEL_OFFSETS, path.offsets_groups, base->group_size, &params);
+        add_buffers(&stages[num_stages], views, VIEW_WORKSPACE, NUM_VIEWS);
+        ++num_stages;
+    }
+    const bool is_one = path.num_launches == 1;
+    struct clmoe_stage *place = &stages[num_stages++];
+    *place = stage_of(is_one ? KERNEL_ONE : KERNEL_PLACE, path.num_groups, base->group_size, &params);
+    add_buffers(place, views, 0, NUM_OPERANDS);
+    if (!is_one || !is_local)
+        add_buffers(place, views, VIEW_WORKSPACE, NUM_VIEWS);
+    if (is_local)
+        place->arguments[place->num_arguments++] = (struct clmoe_argument){
+            .kind = CLMOE_ARGUMENT_LOCAL, .bytes = (size_t)(4 * align_local_items(plan->num_buckets, base->group_size))};
+    return context->backend->enqueue(context, base->kernels, stages, num_stages, &tail);
+}

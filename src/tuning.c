@@ -1,0 +1,167 @@
+#include "tuning.h"
+
+#include "../cl/align.h"
+
+#include <string.h>
+
+/* Pairs up to which one group does everything. Parallel: a launch costs more than the lost width up to here (opencl launch floors of 5 to
+ * 20 us). Serial: below it, handing work to a second thread costs more than it saves (measured: a second thread pays from 65,000 on). */
+enum { PARALLEL_ONE_PAIRS = 2048, SERIAL_ONE_PAIRS = 65536 };
+/* Rows up to which one parallel group also writes all of the padding. */
+enum { PARALLEL_ONE_ROWS = 1 << 20 };
+/* Pairs up to which each parallel group adds up the counts of all chunks itself, which saves the offsets launch. */
+enum { PARALLEL_TWO_PAIRS = 65536 };
+/* Least work of a group that is worth having one. */
+enum { PARALLEL_CHUNK_TILES = 4, SERIAL_CHUNK_PAIRS = 32768, PARALLEL_FILL_TILES = 16 };
+enum { PARALLEL_GROUP_SIZE = 256, PARALLEL_GROUPS_PER_UNIT = 4 };
+/* Items of the table that are read by every group with two launches, and that exist with three. */
+enum { PARALLEL_TWO_TABLE = 1 << 14, PARALLEL_THREE_TABLE = 1 << 18 };
+
+static uint32_t min_u32(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
+static uint32_t max_u32(uint32_t a, uint32_t b) {
+    return a > b ? a : b;
+}
+static uint64_t ceil_div_u64(uint64_t a, uint64_t b) {
+    return a / b + (a % b != 0);
+}
+
+/* rusticl on llvmpipe (seen with Mesa 22.3.6) stops every loop of a work-item once all its loops together have made 65,535 iterations in
+ * one kernel, and says nothing. More groups with less work each stay below that. Its compiler turns branches inside of loops into loops
+ * of its own; iterations_of() counts those in. It also names 32 as every kernel's largest group, and runs 1024 right. */
+void clmoe_tune_driver_faults(const char *platform_name, const char *device_name, struct clmoe_limits *limits) {
+    const bool is_llvmpipe = strstr(platform_name, "rusticl") != NULL && strstr(device_name, "llvmpipe") != NULL;
+    limits->max_iterations = is_llvmpipe ? 65535 : 0;
+    limits->ignores_kernel_limit = is_llvmpipe;
+}
+
+uint32_t clmoe_tune_align_group_size(const struct clmoe_limits *limits, uint32_t num_buckets, uint32_t wanted) {
+    uint32_t size = min_u32(wanted != 0 ? wanted : PARALLEL_GROUP_SIZE, limits->max_group_size);
+    while (size > 1 && 4 * align_local_items(num_buckets, size) > limits->local_bytes)
+        size /= 2;
+    return 4 * align_local_items(num_buckets, size) <= limits->local_bytes ? size : 0;
+}
+
+/* What pairs, and padding rows, may each take of the iterations that are allowed, at a few iterations apiece. */
+static uint32_t iteration_share(const struct clmoe_limits *limits) {
+    return limits->max_iterations / 16;
+}
+
+static uint32_t num_chunks_of(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size, uint32_t num_launches,
+                              const clmoe_tuning *wanted, const struct clmoe_align_shape *shape) {
+    if (num_launches == 1 || shape->num_tokens == 0)
+        return 1;
+    const uint64_t pairs = (uint64_t)shape->num_tokens * shape->top_k;
+    uint64_t chunks;
+    if (wanted->num_groups != 0) {
+        chunks = wanted->num_groups;
+    } else if (kernel_class == CLMOE_CLASS_SERIAL) {
+        chunks = min_u32(limits->compute_units, (uint32_t)ceil_div_u64(pairs, SERIAL_CHUNK_PAIRS));
+    } else {
+        const uint32_t columns = align_table_stride(shape->num_buckets);
+        uint32_t most = max_u32(PARALLEL_THREE_TABLE / columns, 1);
+        if (num_launches == 2) /* every group reads the whole table */
+            most = max_u32(PARALLEL_TWO_TABLE / columns, 1);
+        chunks = ceil_div_u64(pairs, (uint64_t)PARALLEL_CHUNK_TILES * group_size);
+        chunks = chunks < most ? chunks : most;
+        chunks = chunks < (uint64_t)PARALLEL_GROUPS_PER_UNIT * limits->compute_units
+                     ? chunks
+                     : (uint64_t)PARALLEL_GROUPS_PER_UNIT * limits->compute_units;
+    }
+    if (limits->max_iterations != 0) {
+        const uint64_t per_tile = kernel_class == CLMOE_CLASS_SERIAL ? 1 : 1 + ceil_div(group_size, 32);
+        const uint64_t tile = kernel_class == CLMOE_CLASS_SERIAL ? 1 : group_size;
+        const uint64_t needed = ceil_div_u64(pairs * per_tile, tile * iteration_share(limits));
+        chunks = chunks > needed ? chunks : needed;
+    }
+    return chunks < shape->num_tokens ? (uint32_t)chunks : shape->num_tokens;
+}
+
+/* An upper bound for the loop iterations of any work-item of any stage, as llvmpipe counts them. Where that driver cuts, a bucket had
+ * cost 6, and 7 more if it had blocks to write, a block 6, a padding row 1 to 2 and a pair 3 to 5: a little more of each is reckoned with.
+ */
+static uint64_t iterations_of(clmoe_class kernel_class, uint32_t group_size, const struct clmoe_align_shape *shape,
+                              const struct clmoe_align_path *path) {
+    const uint64_t chunk_pairs = (uint64_t)ceil_div(shape->num_tokens, path->num_chunks) * shape->top_k;
+    const uint64_t columns = shape->num_buckets + ALIGN_EXTRA_COLUMNS;
+    const uint64_t sums = path->num_launches == 3 ? 0 : path->num_chunks > 1 ? path->num_chunks : 0; /* added up for a column */
+    if (kernel_class == CLMOE_CLASS_SERIAL) {
+        const uint64_t blocks = ceil_div_u64(shape->capacity / shape->block_size, path->num_groups);
+        const uint64_t place = 4 * chunk_pairs + columns * (7 + 3 * sums) + 17 * blocks + 4 * blocks * shape->block_size;
+        if (path->num_launches == 1)
+            return place + 3 * chunk_pairs + columns;
+        const uint64_t offsets = path->num_launches == 3 ? ceil_div_u64(columns, path->offsets_groups) * (2 + 2 * path->num_chunks) : 0;
+        return place > offsets ? place : offsets;
+    }
+    uint64_t search = 1;
+    while ((columns >> search) != 0)
+        ++search;
+    const uint64_t slices = ceil_div(group_size, 32);
+    const uint64_t tiles = ceil_div_u64(chunk_pairs, group_size), buckets = ceil_div_u64(columns, group_size);
+    const uint64_t rows = ceil_div_u64(shape->capacity, (uint64_t)path->num_groups * group_size);
+    const uint64_t place = tiles * (4 + 2 * slices) + buckets * (12 + 2 * sums + slices) + 4 * rows * search + 64;
+    const uint64_t count = path->num_launches == 1 ? 2 * tiles + buckets : 0;
+    return place + count > 2 * path->num_chunks ? place + count : 2 * path->num_chunks;
+}
+
+/* The path with that many launches. */
+static struct clmoe_align_path path_of(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size,
+                                       uint32_t num_launches, const clmoe_tuning *wanted, const struct clmoe_align_shape *shape) {
+    struct clmoe_align_path path = {.num_launches = num_launches, .offsets_groups = 1, .num_groups = 1};
+    path.num_chunks = num_chunks_of(limits, kernel_class, group_size, num_launches, wanted, shape);
+    if (num_launches == 1)
+        return path;
+    const uint32_t columns = shape->num_buckets + ALIGN_EXTRA_COLUMNS;
+    path.num_groups = path.num_chunks;
+    if (kernel_class == CLMOE_CLASS_SERIAL) {
+        path.offsets_groups = limits->max_iterations != 0 ? columns : min_u32(limits->compute_units, ceil_div(columns, 64));
+        if (limits->max_iterations != 0)
+            path.num_groups = max_u32(path.num_chunks, ceil_div(shape->capacity, iteration_share(limits) / 2));
+    } else {
+        path.offsets_groups = ceil_div(columns, group_size);
+        const uint32_t fill = ceil_div(shape->capacity, PARALLEL_FILL_TILES * group_size);
+        path.num_groups = max_u32(path.num_chunks, min_u32(fill, PARALLEL_GROUPS_PER_UNIT * limits->compute_units));
+        if (limits->max_iterations != 0)
+            path.num_groups = max_u32(path.num_groups, ceil_div(shape->capacity, iteration_share(limits) / 16 * group_size));
+    }
+    return path;
+}
+
+static uint32_t preferred_launches(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size,
+                                   const clmoe_tuning *wanted, const struct clmoe_align_shape *shape) {
+    const uint64_t pairs = (uint64_t)shape->num_tokens * shape->top_k;
+    if (kernel_class == CLMOE_CLASS_SERIAL) {
+        if (pairs <= SERIAL_ONE_PAIRS || limits->compute_units == 1)
+            return 1;
+        /* With two launches each group reads the counts of all chunks; that must stay well below the pairs of its own chunk. */
+        const uint64_t chunks = num_chunks_of(limits, kernel_class, group_size, 2, wanted, shape);
+        return 2 * chunks * chunks * shape->num_buckets <= pairs ? 2 : 3;
+    }
+    if (pairs <= PARALLEL_ONE_PAIRS && shape->capacity <= PARALLEL_ONE_ROWS)
+        return 1;
+    return pairs <= PARALLEL_TWO_PAIRS ? 2 : 3;
+}
+
+const char *clmoe_tune_align(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size, const clmoe_tuning *wanted,
+                             const struct clmoe_align_shape *shape, struct clmoe_align_path *path) {
+    uint32_t launches =
+        wanted->num_launches != 0 ? wanted->num_launches : preferred_launches(limits, kernel_class, group_size, wanted, shape);
+    *path = path_of(limits, kernel_class, group_size, launches, wanted, shape);
+    if (limits->max_iterations == 0 || iterations_of(kernel_class, group_size, shape, path) <= limits->max_iterations)
+        return NULL;
+    if (wanted->num_launches == 0) {
+        *path = path_of(limits, kernel_class, group_size, 3, wanted, shape);
+        if (iterations_of(kernel_class, group_size, shape, path) <= limits->max_iterations)
+            return NULL;
+    }
+    return "this driver stops a work-item after 65,535 loop iterations, and the call needs more";
+}
+
+uint32_t clmoe_tune_align_max_chunks(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size,
+                                     const clmoe_tuning *wanted, const struct clmoe_align_shape *largest) {
+    if (wanted->num_launches != 0)
+        return num_chunks_of(limits, kernel_class, group_size, wanted->num_launches, wanted, largest);
+    return max_u32(num_chunks_of(limits, kernel_class, group_size, 2, wanted, largest),
+                   num_chunks_of(limits, kernel_class, group_size, 3, wanted, largest));
+}

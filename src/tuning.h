@@ -1,0 +1,45 @@
+/* tuning.h - every number that is only for speed, and how a call is cut into launches and groups. Nothing here changes a result; what a
+ * driver is known to get wrong is kept away from, or refused. */
+#ifndef CLMOE_TUNING_H
+#define CLMOE_TUNING_H
+
+#include "clmoe/core.h"
+
+#include <stdbool.h>
+
+/* What a device allows. */
+struct clmoe_limits {
+    uint32_t compute_units;
+    uint32_t max_group_size;
+    uint64_t local_bytes;
+    uint32_t max_iterations;   /* loop iterations that a work-item may make in one kernel; 0 = any number (see tuning.c) */
+    bool ignores_kernel_limit; /* kernels run in groups larger than the driver says they can */
+};
+
+/* The shape of an align call as far as speed and limits depend on it. */
+struct clmoe_align_shape {
+    uint32_t num_tokens, top_k, num_buckets, block_size, capacity;
+};
+
+struct clmoe_align_path {
+    uint32_t num_launches;   /* 1, 2 or 3 */
+    uint32_t num_chunks;     /* groups of the count stage */
+    uint32_t offsets_groups; /* groups of the offsets stage, if there are three launches */
+    uint32_t num_groups;     /* groups of the place stage, >= num_chunks */
+};
+
+/* What a driver is known to get wrong: max_iterations and ignores_kernel_limit. */
+void clmoe_tune_driver_faults(const char *platform_name, const char *device_name, struct clmoe_limits *limits);
+
+/* Work-items in a group of the parallel class for that many buckets; 0 if none fits the local memory. wanted = 0: the library's choice. */
+uint32_t clmoe_tune_align_group_size(const struct clmoe_limits *limits, uint32_t num_buckets, uint32_t wanted);
+
+/* Returns NULL, or in words why this device cannot do the call in the way that was asked for. */
+const char *clmoe_tune_align(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size, const clmoe_tuning *wanted,
+                             const struct clmoe_align_shape *shape, struct clmoe_align_path *path);
+
+/* The most chunks that any call with at most that many tokens is cut into: what the workspace must hold. */
+uint32_t clmoe_tune_align_max_chunks(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size,
+                                     const clmoe_tuning *wanted, const struct clmoe_align_shape *largest);
+
+#endif
