@@ -1,0 +1,711 @@
+#define _POSIX_C_SOURCE 200809L
+#include "fixture.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define POISON 0xA5
+#define GUARD_ELEMENTS 64
+
+static void *allocate(size_t bytes) {
+    void *memory = malloc(bytes == 0 ? 1 : bytes);
+    if (memory == NULL) {
+        fprintf(stderr, "fixture: out of memory\n");
+        abort();
+    }
+    return memory;
+}
+
+/* ---- Pairs ---------------------------------------------------------------------------------------------------------------------- */
+const char *const fixture_pairs[NUM_FIXTURE_PAIRS] = {"native", "pocl-serial", "pocl-parallel", "rusticl-serial", "rusticl-parallel"};
+
+const char *fixture_pair(void) {
+    const char *pair = getenv("CLMOE_TEST_PAIR");
+    return pair == NULL || *pair == 0 ? "native" : pair;
+}
+
+bool fixture_pair_has(const char *text) {
+    return strstr(fixture_pair(), text) != NULL;
+}
+
+static bool contains_ignoring_case(const char *text, const char *part) {
+    for (; *text != 0; ++text) {
+        size_t i = 0;
+        while (part[i] != 0 && tolower((unsigned char)text[i]) == tolower((unsigned char)part[i]))
+            ++i;
+        if (part[i] == 0)
+            return true;
+    }
+    return false;
+}
+
+clmoe_context *fixture_context(const char *pair) {
+    char selector[128], reason[512] = "";
+    clmoe_context_options options = {0};
+    clmoe_device_info info;
+    clmoe_context *context = NULL;
+    const bool native = strcmp(pair, "native") == 0;
+    const char *dash = strrchr(pair, '-');
+
+    /* The driver shows its software device only if asked; it must be asked before the first OpenCL call of the process. */
+    setenv("RUSTICL_ENABLE", "llvmpipe", 0);
+    snprintf(selector, sizeof selector, "%s", pair);
+    if (!native) {
+        if (dash == NULL || (strcmp(dash, "-serial") != 0 && strcmp(dash, "-parallel") != 0)) {
+            fprintf(stderr, "%s: not a pair of device and class\n", pair);
+            return NULL;
+        }
+        options.kernel_class = strcmp(dash, "-serial") == 0 ? CLMOE_CLASS_SERIAL : CLMOE_CLASS_PARALLEL;
+        selector[dash - pair] = 0;
+        if (strcmp(selector, "pocl") == 0)
+            snprintf(selector, sizeof selector, "Portable Computing Language");
+    }
+    options.error_text = reason;
+    options.error_text_bytes = sizeof reason;
+    const clmoe_status status = clmoe_context_create(selector, &options, &context);
+    if (status != CLMOE_SUCCESS) {
+        fprintf(stderr, "%s: no context: %s: %s\n", pair, clmoe_status_name(status), reason);
+        return NULL;
+    }
+    if (clmoe_context_describe(context, &info) != CLMOE_SUCCESS || info.backend != (native ? CLMOE_BACKEND_NATIVE : CLMOE_BACKEND_OPENCL) ||
+        info.kernel_class != (native ? CLMOE_CLASS_SERIAL : options.kernel_class) ||
+        (!native && !contains_ignoring_case(info.platform_name, selector) && !contains_ignoring_case(info.name, selector))) {
+        fprintf(stderr, "%s: the context is on another device or class: %s, %s, class %d\n", pair, info.platform_name, info.name,
+                (int)info.kernel_class);
+        clmoe_context_destroy(context);
+        return NULL;
+    }
+    return context;
+}
+
+uint32_t fixture_cases(uint32_t native, uint32_t pocl, uint32_t rusticl) {
+    const char *percent = getenv("CLMOE_TEST_CASES");
+    const bool slow = fixture_pair_has("rusticl") || fixture_pair_has("oclgrind");
+    const uint64_t cases = slow ? rusticl : fixture_pair_has("pocl") ? pocl : native;
+    const uint64_t scaled = percent == NULL ? cases : cases * strtoul(percent, NULL, 10) / 100;
+    return scaled == 0 ? 1 : (uint32_t)scaled;
+}
+
+double fixture_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* ---- Generators ----------------------------------------------------------------------------------------------------------------- */
+uint32_t mix(uint32_t x) {
+    x ^= x >> 16;
+    x *= 0x7feb352du;
+    x ^= x >> 15;
+    x *= 0x846ca68bu;
+    return x ^ (x >> 16);
+}
+
+uint64_t random_bits(random_stream *random) {
+    uint64_t z = random->state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+uint32_t random_below(random_stream *random, uint32_t limit) {
+    return (uint32_t)(((random_bits(random) >> 32) * limit) >> 32);
+}
+
+uint32_t deck_deal(deck *cards, random_stream *random) {
+    if (cards->used == 0) {
+        for (uint32_t i = cards->count; i > 1; --i) {
+            const uint32_t j = random_below(random, i), swap = cards->values[i - 1];
+            cards->values[i - 1] = cards->values[j];
+            cards->values[j] = swap;
+        }
+    }
+    const uint32_t value = cards->values[cards->used];
+    cards->used = (cards->used + 1) % cards->count;
+    return value;
+}
+
+const char *const fill_names[NUM_FILLS] = {"uniform",   "mix",  "zipf",         "one hot",        "last expert", "sorted",  "reversed",
+                                           "rows same", "runs", "some invalid", "mostly invalid", "all invalid", "raw bits"};
+
+/* Ids that are out of range for E experts, among them values that look valid once they are cut to fewer bits. */
+static int64_t invalid_id(uint32_t E, clmoe_id_type type, random_stream *random) {
+    const int64_t e = (int64_t)E, any = random_below(random, E);
+    const int64_t i32[] = {-1, -2, -e, e, e + 1, INT32_MIN, INT32_MAX, INT32_MIN + any, e + any};
+    const int64_t i64[] = {((int64_t)1 << 32) + 1,
+                           -((int64_t)1 << 40),
+                           ((int64_t)1 << 32) + any,
+                           -((int64_t)1 << 32) + any,
+                           ((int64_t)1 << 31) + any,
+                           INT64_MIN,
+                           INT64_MAX,
+                           INT64_MIN + any,
+                           -((int64_t)1 << 62)};
+    const int64_t u32[] = {e, e + any, UINT32_MAX, (int64_t)1 << 31, ((int64_t)1 << 31) + any, UINT32_MAX - any};
+    const int64_t i16[] = {-1, -2, INT16_MIN, INT16_MAX, e, -e, INT16_MIN + any % 256};
+    const int64_t u8[] = {e, 255, 254, e + any};
+    const uint32_t draw = (uint32_t)random_bits(random);
+#define DRAW(list) list[draw % (sizeof list / sizeof list[0])]
+    switch (type) {
+    case CLMOE_ID_I32: return DRAW(i32);
+    case CLMOE_ID_I64: return (draw >> 8) % 3 == 0 ? DRAW(i32) : DRAW(i64);
+    case CLMOE_ID_U32: return DRAW(u32);
+    case CLMOE_ID_I16: return DRAW(i16);
+    case CLMOE_ID_U8: return DRAW(u8);
+    }
+#undef DRAW
+    return -1;
+}
+
+void fill_ids(int64_t *ids, size_t num_tokens, size_t top_k, uint32_t E, clmoe_id_type type, fill how, random_stream *random) {
+    const size_t N = num_tokens * top_k;
+    const uint32_t hot = random_below(random, E), zipf_step = random_below(random, E);
+    double *shares = NULL;
+    if (how == FILL_ZIPF) { /* expert of rank r with weight 1 / (r + 1) */
+        shares = allocate(E * sizeof *shares);
+        double sum = 0;
+        for (uint32_t r = 0; r < E; ++r)
+            shares[r] = sum += 1.0 / (r + 1.0);
+    }
+    uint32_t run = 0, run_expert = 0;
+    for (size_t i = 0; i < N; ++i) {
+        switch (how) {
+        case FILL_UNIFORM: ids[i] = random_below(random, E); break;
+        case FILL_MIX: ids[i] = mix((uint32_t)i) % E; break;
+        case FILL_ZIPF: {
+            const double draw = (double)random_below(random, 1u << 30) / (1u << 30) * shares[E - 1];
+            uint32_t low = 0, high = E - 1;
+            while (low < high) {
+                const uint32_t middle = (low + high) / 2;
+                if (shares[middle] > draw)
+                    high = middle;
+                else
+                    low = middle + 1;
+            }
+            ids[i] = (low + zipf_step) % E;
+            break;
+        }
+        case FILL_ONE_HOT: ids[i] = hot; break;
+        case FILL_LAST_EXPERT: ids[i] = E - 1; break;
+        case FILL_SORTED: ids[i] = (int64_t)((uint64_t)i * E / N); break;
+        case FILL_REVERSED: ids[i] = (int64_t)(E - 1 - (uint64_t)i * E / N); break;
+        case FILL_ROWS_SAME: ids[i] = mix((uint32_t)(i % top_k) + hot) % E; break;
+        case FILL_RUNS:
+            if (run == 0) {
+                run = 1 + random_below(random, 70);
+                run_expert = random_below(random, E);
+            }
+            --run;
+            ids[i] = run_expert;
+            break;
+        case FILL_SOME_INVALID: ids[i] = random_below(random, 8) == 0 ? invalid_id(E, type, random) : random_below(random, E); break;
+        case FILL_MOSTLY_INVALID: ids[i] = random_below(random, 8) != 0 ? invalid_id(E, type, random) : random_below(random, E); break;
+        case FILL_ALL_INVALID: ids[i] = invalid_id(E, type, random); break;
+        case FILL_RAW_BITS: ids[i] = (int64_t)random_bits(random) >> random_below(random, 60); break;
+        case NUM_FILLS: break;
+        }
+    }
+    free(shares);
+}
+
+void fill_map(int32_t *map, uint32_t E, map_kind how, random_stream *random) {
+    const uint32_t begin = random_below(random, E), size = 1 + random_below(random, E - begin);
+    const int32_t strange[] = {-1, -1, -2, INT32_MIN, INT32_MAX, (int32_t)E, -(int32_t)E};
+    for (uint32_t e = 0; e < E; ++e)
+        map[e] = (int32_t)e;
+    if (how == MAP_PERMUTED || how == MAP_RANDOM) {
+        for (uint32_t i = E; i > 1; --i) {
+            const uint32_t j = random_below(random, i);
+            const int32_t swap = map[i - 1];
+            map[i - 1] = map[j];
+            map[j] = swap;
+        }
+    }
+    for (uint32_t e = 0; e < E; ++e) {
+        if (how == MAP_SLICE)
+            map[e] = e >= begin && e - begin < size ? (int32_t)(e - begin) : -1;
+        if (how == MAP_RANDOM && random_below(random, 3) == 0)
+            map[e] = strange[random_below(random, 7)];
+        if (how == MAP_DUPLICATES)
+            map[e] = (int32_t)random_below(random, (E + 1) / 2);
+        if (how == MAP_DUPLICATES && random_below(random, 5) == 0)
+            map[e] = strange[random_below(random, 7)];
+        if (how == MAP_ALL_FOREIGN)
+            map[e] = -1;
+    }
+}
+
+uint32_t crc32_of(const void *data, size_t bytes) {
+    const unsigned char *byte = data;
+    uint32_t crc = 0xffffffffu;
+    for (size_t i = 0; i < bytes; ++i) {
+        crc ^= byte[i];
+        for (int bit = 0; bit < 8; ++bit)
+            crc = (crc >> 1) ^ (0xedb88320u & (0u - (crc & 1u)));
+    }
+    return ~crc;
+}
+
+uint64_t hash64_of(uint64_t seed, const void *data, size_t bytes) {
+    const unsigned char *byte = data;
+    uint64_t hash = seed ^ bytes;
+    for (size_t i = 0; i < bytes; i += 8) { /* each word is one step of the random stream */
+        random_stream step = {hash};
+        uint64_t word = 0;
+        memcpy(&word, byte + i, bytes - i < 8 ? bytes - i : 8);
+        step.state ^= word;
+        hash = random_bits(&step);
+    }
+    return hash;
+}
+
+/* ---- Cases ---------------------------------------------------------------------------------------------------------------------- */
+size_t id_bytes(clmoe_id_type type) {
+    static const size_t bytes[] = {4, 8, 4, 2, 1};
+    return bytes[type];
+}
+
+static const char *id_name(clmoe_id_type type) {
+    static const char *const names[] = {"i32", "i64", "u32", "i16", "u8"};
+    return names[type];
+}
+
+void case_begin(align_case *c, const char *name, uint32_t T, uint32_t K, uint32_t E, uint32_t B) {
+    memset(c, 0, sizeof *c);
+    snprintf(c->name, sizeof c->name, "%s", name);
+    c->num_tokens = T;
+    c->desc.max_tokens = T;
+    c->desc.top_k = K;
+    c->desc.num_experts = E;
+    c->desc.block_size = B;
+    c->optional = OUT_ALL;
+    c->shift = 1;
+}
+
+static uint32_t row_stride_of(const align_case *c) {
+    return c->row_stride == 0 ? c->desc.top_k : c->row_stride;
+}
+
+static uint32_t weights_stride_of(const align_case *c) {
+    return c->weights_stride == 0 ? c->desc.top_k : c->weights_stride;
+}
+
+/* Elements that [T][K] with rows `stride` apart needs: nothing is read behind the last row's last slot. */
+static size_t strided_count(uint32_t T, uint32_t K, uint32_t stride) {
+    return T == 0 ? 0 : (size_t)(T - 1) * stride + K;
+}
+
+void case_ids(align_case *c, const int64_t *ids) {
+    const uint32_t T = c->num_tokens, K = c->desc.top_k, stride = row_stride_of(c), weights_stride = weights_stride_of(c);
+    const size_t count = strided_count(T, K, stride) + c->slack, width = id_bytes(c->desc.id_type);
+    unsigned char *packed = allocate(count * width);
+    memset(packed, 0, count * width); /* between the rows: expert 0, which would be counted if it were read */
+    for (size_t t = 0; t < T; ++t) {
+        for (size_t k = 0; k < K; ++k)
+            memcpy(packed + (t * stride + k) * width, &ids[t * K + k], width); /* little-endian */
+    }
+    free(c->ids);
+    c->ids = packed;
+    const size_t weights = strided_count(T, K, weights_stride) + c->slack;
+    free(c->weights);
+    c->weights = allocate(weights * sizeof(uint32_t));
+    for (size_t i = 0; i < weights; ++i) { /* any bits, signalling NaN among them */
+        c->weights[i] = i % 17 == 5 ? 0x7f800001u + mix((uint32_t)i) % 99 : mix((uint32_t)i + 77);
+    }
+}
+
+void case_fill(align_case *c, fill how, random_stream *random) {
+    int64_t *ids = allocate((size_t)c->num_tokens * c->desc.top_k * sizeof *ids);
+    fill_ids(ids, c->num_tokens, c->desc.top_k, c->desc.num_experts, c->desc.id_type, how, random);
+    case_ids(c, ids);
+    free(ids);
+}
+
+void case_map(align_case *c, const int32_t *map) {
+    const size_t needed = c->desc.num_experts, count = needed + c->slack;
+    free(c->map);
+    c->map = allocate(count * sizeof *map);
+    for (size_t e = 0; e < count; ++e)
+        c->map[e] = e < needed ? map[e] : 0;
+}
+
+void case_map_fill(align_case *c, map_kind how, random_stream *random) {
+    if (how == MAP_NONE)
+        return;
+    int32_t *map = allocate(c->desc.num_experts * sizeof *map);
+    fill_map(map, c->desc.num_experts, how, random);
+    case_map(c, map);
+    free(map);
+}
+
+void case_mask(align_case *c, uint32_t percent_kept, random_stream *random) {
+    const size_t count = (size_t)c->num_tokens + c->slack;
+    free(c->mask);
+    c->mask = allocate(count);
+    for (size_t t = 0; t < count; ++t) { /* any value but 0 keeps the row */
+        const uint8_t kept = (uint8_t)(1 + random_below(random, 255));
+        c->mask[t] = random_below(random, 100) < percent_kept ? kept : 0;
+    }
+}
+
+void case_tokens_device(align_case *c, int32_t tokens) {
+    c->has_tokens_device = true;
+    c->tokens_device = tokens;
+}
+
+void case_end(align_case *c) {
+    free(c->ids);
+    free(c->map);
+    free(c->mask);
+    free(c->weights);
+    memset(c, 0, sizeof *c);
+}
+
+uint32_t case_capacity(const align_case *c) {
+    if (c->capacity != 0)
+        return c->capacity;
+    const uint64_t N = (uint64_t)c->num_tokens * c->desc.top_k;
+    return (uint32_t)oracle_align_max_rows(N, c->desc.num_experts, c->desc.block_size, c->desc.foreign);
+}
+
+static void case_describe(const align_case *c, char *text, size_t bytes) {
+    const clmoe_align_desc *d = &c->desc;
+    char device_tokens[32] = "-", pad[32] = "N";
+    if (c->has_tokens_device)
+        snprintf(device_tokens, sizeof device_tokens, "%d", c->tokens_device);
+    if (d->has_pad_value)
+        snprintf(pad, sizeof pad, "%d", d->pad_value);
+    snprintf(text, bytes,
+             "%s {T %u of %u, K %u, E %u, B %u, %s, stride %u, weights stride %u, foreign %d, map %s, mask %s, device T %s, pad %s, C %u, "
+             "optional 0x%02x, shift %u, slack %u, launches %u, group size %u, groups %u}",
+             c->name, c->num_tokens, d->max_tokens, d->top_k, d->num_experts, d->block_size, id_name(d->id_type), c->row_stride,
+             c->weights_stride, (int)d->foreign, c->map == NULL ? "no" : "yes", c->mask == NULL ? "no" : "yes", device_tokens, pad,
+             case_capacity(c), c->optional, c->shift, c->slack, d->tuning.num_launches, d->tuning.group_size, d->tuning.num_groups);
+}
+
+/* ---- Rig ------------------------------------------------------------------------------------------------------------------------ */
+static const struct {
+    size_t args_offset;
+    uint32_t optional; /* OUT_... */
+} slot_facts[NUM_SLOTS] = {
+    {offsetof(clmoe_align_args, topk_ids), 0},
+    {offsetof(clmoe_align_args, expert_map), 0},
+    {offsetof(clmoe_align_args, row_mask), 0},
+    {offsetof(clmoe_align_args, num_tokens_device), 0},
+    {offsetof(clmoe_align_args, topk_weights), 0},
+    {offsetof(clmoe_align_args, sorted_token_ids), 0},
+    {offsetof(clmoe_align_args, expert_ids), 0},
+    {offsetof(clmoe_align_args, num_tokens_post_padded), 0},
+    {offsetof(clmoe_align_args, counts), OUT_COUNTS},
+    {offsetof(clmoe_align_args, offsets), OUT_OFFSETS},
+    {offsetof(clmoe_align_args, padded_offsets), OUT_PADDED_OFFSETS},
+    {offsetof(clmoe_align_args, inverse), OUT_INVERSE},
+    {offsetof(clmoe_align_args, rows_valid), OUT_ROWS_VALID},
+    {offsetof(clmoe_align_args, sorted_weights), OUT_SORTED_WEIGHTS},
+    {offsetof(clmoe_align_args, status), OUT_STATUS},
+    {offsetof(clmoe_align_args, workspace), 0},
+};
+
+const char *const slot_names[NUM_SLOTS] = {"topk_ids",     "expert_map",       "row_mask",       "num_tokens_device",
+                                           "topk_weights", "sorted_token_ids", "expert_ids",     "num_tokens_post_padded",
+                                           "counts",       "offsets",          "padded_offsets", "inverse",
+                                           "rows_valid",   "sorted_weights",   "status",         "workspace"};
+
+clmoe_buffer *slot_view(clmoe_align_args *args, int slot) {
+    return (clmoe_buffer *)(void *)((char *)args + slot_facts[slot].args_offset);
+}
+
+static bool rig_fail(align_rig *rig, const align_case *c, const char *format, ...) {
+    char text[512];
+    va_list list;
+    if (c == NULL)
+        rig->failure[0] = 0;
+    else
+        case_describe(c, rig->failure, sizeof rig->failure);
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    const size_t used = strlen(rig->failure);
+    snprintf(rig->failure + used, sizeof rig->failure - used, "\n    %s", text);
+    return false;
+}
+
+void rig_begin(align_rig *rig, clmoe_context *context, cl_command_queue queue) {
+    memset(rig, 0, sizeof *rig);
+    rig->context = context;
+    rig->queue = queue;
+    clmoe_device_info info;
+    const bool described = clmoe_context_describe(context, &info) == CLMOE_SUCCESS;
+    rig->ends_long_loops = described && contains_ignoring_case(info.platform_name, "rusticl");
+}
+
+static void guarded_release(align_rig *rig, guarded *slot) {
+    if (rig->opencl == NULL)
+        clmoe_buffer_destroy(rig->context, slot->outer);
+    else if (slot->outer.mem != NULL)
+        clReleaseMemObject(slot->outer.mem);
+    memset(&slot->outer, 0, sizeof slot->outer);
+    free(slot->image);
+    free(slot->back);
+    slot->image = slot->back = NULL;
+    slot->outer_bytes = 0;
+}
+
+void rig_end(align_rig *rig) {
+    for (int s = 0; s < NUM_SLOTS; ++s)
+        guarded_release(rig, &rig->slots[s]);
+}
+
+static bool guarded_grow(align_rig *rig, guarded *slot, size_t bytes) {
+    if (bytes <= slot->outer_bytes)
+        return true;
+    const size_t grown = slot->outer_bytes == 0 ? bytes : bytes + bytes / 2; /* exact at first, so that a stray access is a stray access */
+    guarded_release(rig, slot);
+    if (rig->opencl == NULL) {
+        const clmoe_status status = clmoe_buffer_create(rig->context, grown, &slot->outer);
+        if (status != CLMOE_SUCCESS)
+            return rig_fail(rig, NULL, "clmoe_buffer_create(%zu): %s", grown, clmoe_status_name(status));
+    } else {
+        cl_int status = 0;
+        slot->outer = clmoe_buffer_of_mem(clCreateBuffer(rig->opencl, CL_MEM_READ_WRITE, grown, NULL, &status), 0, grown);
+        if (status != CL_SUCCESS)
+            return rig_fail(rig, NULL, "clCreateBuffer(%zu): %s", grown, clmoe_status_name(status));
+    }
+    slot->outer_bytes = grown;
+    slot->image = allocate(grown);
+    slot->back = allocate(grown);
+    return true;
+}
+
+/* A view of `count` elements of `width` bytes between its guards; filled with `data`, or with poison if that is NULL. */
+static bool guarded_put(align_rig *rig, int s, const align_case *c, size_t width, size_t count, const void *data, bool upload) {
+    guarded *slot = &rig->slots[s];
+    clmoe_buffer *view = slot_view(&rig->args, s);
+    const size_t image_bytes_before = slot->image_bytes;
+    slot->view_offset = (GUARD_ELEMENTS + c->shift) * width;
+    slot->view_bytes = count * width;
+    slot->image_bytes = slot->view_offset + slot->view_bytes + GUARD_ELEMENTS * width;
+    memset(view, 0, sizeof *view);
+    if (count == 0) {
+        slot->view_bytes = slot->image_bytes = 0;
+        return true;
+    }
+    const bool fresh = slot->image_bytes != image_bytes_before;
+    if (!guarded_grow(rig, slot, slot->image_bytes))
+        return false;
+    *view = slot->outer;
+    view->offset_bytes += slot->view_offset;
+    view->size_bytes = slot->view_bytes;
+    if (!upload && !fresh)
+        return true;
+    memset(slot->image, POISON, slot->image_bytes);
+    if (data != NULL)
+        memcpy(slot->image + slot->view_offset, data, slot->view_bytes);
+    cl_int status;
+    if (rig->opencl == NULL)
+        status = clmoe_buffer_write(rig->context, slot->outer, slot->image, slot->image_bytes);
+    else
+        status = clEnqueueWriteBuffer(rig->queue, slot->outer.mem, CL_TRUE, 0, slot->image_bytes, slot->image, 0, NULL, NULL);
+    return status == CL_SUCCESS ? true : rig_fail(rig, c, "writing %s: %s", slot_names[s], clmoe_status_name(status));
+}
+
+bool rig_prepare(align_rig *rig, const clmoe_plan *plan, const align_case *c) {
+    const clmoe_align_desc *d = &c->desc;
+    const uint32_t T = c->num_tokens, C = case_capacity(c);
+    const size_t N = (size_t)T * d->top_k, E = d->num_experts, blocks = C / d->block_size;
+    const bool weights = (c->optional & OUT_SORTED_WEIGHTS) != 0;
+    const size_t ids = strided_count(T, d->top_k, row_stride_of(c)), weight_count = strided_count(T, d->top_k, weights_stride_of(c));
+    memset(&rig->args, 0, sizeof rig->args);
+    rig->args.num_tokens = T;
+    rig->args.row_stride = c->row_stride;
+    rig->args.weights_stride = c->weights_stride;
+    bool ok = guarded_put(rig, SLOT_TOPK_IDS, c, id_bytes(d->id_type), ids + c->slack, c->ids, true) &&
+              guarded_put(rig, SLOT_EXPERT_MAP, c, 4, c->map == NULL ? 0 : E + c->slack, c->map, true) &&
+              guarded_put(rig, SLOT_ROW_MASK, c, 1, c->mask == NULL ? 0 : T + (size_t)c->slack, c->mask, true) &&
+              guarded_put(rig, SLOT_NUM_TOKENS_DEVICE, c, 4, c->has_tokens_device ? 1 : 0, &c->tokens_device, true) &&
+              guarded_put(rig, SLOT_TOPK_WEIGHTS, c, 4, weights ? weight_count + c->slack : 0, c->weights, true);
+    const size_t counts[NUM_SLOTS] = {0, 0, 0, 0, 0, C, blocks, 1, E, E + 1, E + 1, N, blocks, C, 4, 0};
+    for (int s = SLOT_SORTED_TOKEN_IDS; ok && s < SLOT_WORKSPACE; ++s) {
+        const bool wanted = s < SLOT_COUNTS || (c->optional & slot_facts[s].optional) != 0;
+        ok = guarded_put(rig, s, c, 4, wanted ? counts[s] : 0, NULL, true);
+    }
+    const size_t workspace = clmoe_plan_workspace_bytes(plan);
+    ok = ok && guarded_put(rig, SLOT_WORKSPACE, c, 4, (workspace + 3) / 4, NULL, !rig->keep_workspace);
+    if (ok && workspace != 0)
+        rig->args.workspace.size_bytes = workspace;
+    return ok;
+}
+
+static bool read_back(align_rig *rig, const align_case *c, int s) {
+    guarded *slot = &rig->slots[s];
+    cl_int status;
+    if (slot->image_bytes == 0)
+        return true;
+    if (rig->opencl == NULL)
+        status = clmoe_buffer_read(rig->context, slot->outer, slot->back, slot->image_bytes);
+    else
+        status = clEnqueueReadBuffer(rig->queue, slot->outer.mem, CL_TRUE, 0, slot->image_bytes, slot->back, 0, NULL, NULL);
+    return status == CL_SUCCESS ? true : rig_fail(rig, c, "reading %s: %s", slot_names[s], clmoe_status_name(status));
+}
+
+/* No byte of [begin, end) of a slot differs from what was uploaded; `what` says what stands there. */
+static bool unchanged(align_rig *rig, const align_case *c, int s, size_t begin, size_t end, const char *what) {
+    const guarded *slot = &rig->slots[s];
+    if (begin >= end || memcmp(slot->image + begin, slot->back + begin, end - begin) == 0)
+        return true;
+    size_t i = begin;
+    while (slot->image[i] == slot->back[i])
+        ++i;
+    return rig_fail(rig, c, "%s: %s was written: byte %td of a view of %zu bytes is %02x, was %02x", slot_names[s], what,
+                    (ptrdiff_t)i - (ptrdiff_t)slot->view_offset, slot->view_bytes, slot->back[i], slot->image[i]);
+}
+
+static bool same_values(align_rig *rig, const align_case *c, int s, const void *expected) {
+    const guarded *slot = &rig->slots[s];
+    if (slot->view_bytes == 0)
+        return true;
+    const unsigned char *found = slot->back + slot->view_offset;
+    rig->hash = hash64_of(rig->hash, found, slot->view_bytes);
+    if (memcmp(found, expected, slot->view_bytes) == 0)
+        return true;
+    size_t wrong = 0, first = 0;
+    int32_t is = 0, should = 0;
+    for (size_t i = slot->view_bytes / 4; i-- > 0;) {
+        int32_t a, b;
+        memcpy(&a, found + 4 * i, 4);
+        memcpy(&b, (const unsigned char *)expected + 4 * i, 4);
+        if (a == b)
+            continue;
+        ++wrong;
+        first = i;
+        is = a;
+        should = b;
+    }
+    return rig_fail(rig, c, "%s[%zu] is %d (0x%08x), should be %d (0x%08x); %zu of %zu elements are wrong", slot_names[s], first, is,
+                    (unsigned)is, should, (unsigned)should, wrong, slot->view_bytes / 4);
+}
+
+bool rig_check(align_rig *rig, const align_case *c) {
+    const clmoe_align_desc *d = &c->desc;
+    for (int s = 0; s < NUM_SLOTS; ++s) {
+        const guarded *slot = &rig->slots[s];
+        const size_t end = slot->view_offset + slot->view_bytes;
+        if (slot->image_bytes == 0)
+            continue;
+        if (!read_back(rig, c, s) || !unchanged(rig, c, s, 0, slot->view_offset, "the guard in front") ||
+            !unchanged(rig, c, s, end, slot->image_bytes, "the guard behind"))
+            return false;
+        if (s < SLOT_SORTED_TOKEN_IDS && !unchanged(rig, c, s, slot->view_offset, end, "an input"))
+            return false;
+    }
+    oracle_align_inputs in = {0};
+    in.num_tokens = c->num_tokens;
+    in.top_k = d->top_k;
+    in.num_experts = d->num_experts;
+    in.block_size = d->block_size;
+    in.row_stride = row_stride_of(c);
+    in.weights_stride = weights_stride_of(c);
+    in.capacity = case_capacity(c);
+    in.id_type = d->id_type;
+    in.foreign = d->foreign;
+    in.has_pad_value = d->has_pad_value;
+    in.pad_value = d->pad_value;
+    in.topk_ids = c->ids;
+    in.expert_map = c->map;
+    in.row_mask = c->mask;
+    in.num_tokens_device = c->has_tokens_device ? &c->tokens_device : NULL;
+    in.topk_weights = c->weights;
+    oracle_align_outputs out = oracle_align(&in);
+    const void *const expected[] = {
+        out.sorted_token_ids, out.expert_ids, out.num_tokens_post_padded, out.counts, out.offsets, out.padded_offsets,
+        out.inverse,          out.rows_valid, out.sorted_weights,         out.status};
+    bool ok = same_values(rig, c, SLOT_NUM_TOKENS_POST_PADDED, out.num_tokens_post_padded); /* the one that says most comes first */
+    for (int s = SLOT_SORTED_TOKEN_IDS; ok && s < SLOT_WORKSPACE; ++s)
+        ok = same_values(rig, c, s, expected[s - SLOT_SORTED_TOKEN_IDS]);
+    oracle_align_free(&out);
+    ++rig->calls;
+    return ok;
+}
+
+bool rig_untouched(align_rig *rig, const align_case *c) {
+    for (int s = 0; s < NUM_SLOTS; ++s) {
+        if (!read_back(rig, c, s) || !unchanged(rig, c, s, 0, rig->slots[s].image_bytes, "after a refusal memory"))
+            return false;
+    }
+    return true;
+}
+
+bool run_align(align_rig *rig, clmoe_plan *plan, const align_case *c) {
+    if (!rig_prepare(rig, plan, c))
+        return false;
+    const clmoe_status status = clmoe_align_enqueue(plan, rig->queue, &rig->args, 0, NULL, NULL);
+    const clmoe_tuning *tuning = &c->desc.tuning;
+    const bool forced = tuning->num_launches != 0 || tuning->num_groups != 0 || tuning->group_size != 0;
+    const bool may_refuse = rig->ends_long_loops && (forced || c->desc.num_experts > 4096); /* else the choice is the library's own fault */
+    if (status == CLMOE_UNSUPPORTED && may_refuse) {
+        ++rig->calls_refused;
+        return rig_untouched(rig, c);
+    }
+    if (status != CLMOE_SUCCESS) {
+        char text[400];
+        clmoe_context_error(rig->context, text, sizeof text);
+        return rig_fail(rig, c, "enqueue: %s: %s", clmoe_status_name(status), text);
+    }
+    const cl_int finished = rig->queue == NULL ? CL_SUCCESS : clFinish(rig->queue);
+    if (finished != CL_SUCCESS)
+        return rig_fail(rig, c, "clFinish: %s", clmoe_status_name(finished));
+    return rig_check(rig, c);
+}
+
+bool run_align_once(align_rig *rig, const align_case *c, bool *refused) {
+    clmoe_plan *plan = NULL;
+    if (refused != NULL)
+        *refused = false;
+    const clmoe_status status = clmoe_align_plan_create(rig->context, &c->desc, &plan);
+    if (status == CLMOE_UNSUPPORTED && refused != NULL) {
+        *refused = true;
+        return true;
+    }
+    if (status != CLMOE_SUCCESS) {
+        char text[400];
+        clmoe_context_error(rig->context, text, sizeof text);
+        return rig_fail(rig, c, "plan: %s: %s", clmoe_status_name(status), text);
+    }
+    const bool ok = run_align(rig, plan, c);
+    clmoe_plan_destroy(plan);
+    return ok;
+}
+
+bool fixture_fits(const char *pair, const align_case *c) {
+    const uint64_t items = (uint64_t)c->num_tokens * c->desc.top_k + case_capacity(c);
+    return items <= (strstr(pair, "oclgrind") != NULL ? 20000u : strstr(pair, "rusticl") != NULL ? 1u << 19 : 1u << 24);
+}
+
+/* ---- Files ---------------------------------------------------------------------------------------------------------------------- */
+#ifndef CLMOE_TEST_DATA
+#define CLMOE_TEST_DATA "tests/data"
+#endif
+
+int32_t *fixture_npy_i32(const char *file, size_t count) {
+    char path[1024];
+    unsigned char header[128];
+    snprintf(path, sizeof path, "%s/%s", CLMOE_TEST_DATA, file);
+    FILE *stream = fopen(path, "rb");
+    if (stream == NULL) {
+        fprintf(stderr, "%s: cannot be opened\n", path);
+        return NULL;
+    }
+    int32_t *values = allocate(count * sizeof *values);
+    const bool ok = fread(header, 1, sizeof header, stream) == sizeof header && memcmp(header, "\x93NUMPY\x01\x00\x76\x00", 10) == 0 &&
+                    fread(values, sizeof *values, count, stream) == count && fgetc(stream) == EOF;
+    fclose(stream);
+    if (ok)
+        return values;
+    fprintf(stderr, "%s: not the .npy file that was expected\n", path);
+    free(values);
+    return NULL;
+}

@@ -1,0 +1,188 @@
+/* fixture.h - what every test uses: the pairs of device and class, guarded buffers, one whole checked call, generators, checksums.
+ *
+ * The pair under test comes from the environment variable CLMOE_TEST_PAIR: "native" (default), "pocl-serial", "pocl-parallel",
+ * "rusticl-serial", "rusticl-parallel", or any other "<selector>-<class>", for example "nvidia-parallel".
+ */
+#ifndef CLMOE_TESTS_FIXTURE_H
+#define CLMOE_TESTS_FIXTURE_H
+
+#include "oracle.h"
+
+#include <clmoe/clmoe.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+/* ---- Pairs ---------------------------------------------------------------------------------------------------------------------- */
+#define NUM_FIXTURE_PAIRS 5
+extern const char *const fixture_pairs[NUM_FIXTURE_PAIRS];
+
+const char *fixture_pair(void);          /* of CLMOE_TEST_PAIR */
+bool fixture_pair_has(const char *text); /* its name contains the text */
+
+/* NULL, and the reason on stderr, if the pair cannot be opened or is not what its name says. */
+clmoe_context *fixture_context(const char *pair);
+
+/* How many random cases a pair has time for; the environment variable CLMOE_TEST_CASES, in percent, scales it. */
+uint32_t fixture_cases(uint32_t native, uint32_t pocl, uint32_t rusticl);
+
+double fixture_seconds(void);
+
+/* ---- Generators ----------------------------------------------------------------------------------------------------------------- */
+typedef struct random_stream {
+    uint64_t state;
+} random_stream;
+
+uint32_t mix(uint32_t x);
+uint64_t random_bits(random_stream *random);
+uint32_t random_below(random_stream *random, uint32_t limit); /* 0 ... limit - 1 */
+
+/* Values of a list, each as often as the others: a shuffled deck that is shuffled again when it is used up. */
+typedef struct deck {
+    uint32_t values[40];
+    uint32_t count, used;
+} deck;
+#define DECK(...)                                                                                                                          \
+    { {__VA_ARGS__}, sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t), 0 }
+uint32_t deck_deal(deck *cards, random_stream *random);
+
+typedef enum fill {
+    FILL_UNIFORM,
+    FILL_MIX,
+    FILL_ZIPF,
+    FILL_ONE_HOT,
+    FILL_LAST_EXPERT,
+    FILL_SORTED,
+    FILL_REVERSED,
+    FILL_ROWS_SAME,
+    FILL_RUNS,
+    FILL_SOME_INVALID,
+    FILL_MOSTLY_INVALID,
+    FILL_ALL_INVALID,
+    FILL_RAW_BITS,
+    NUM_FILLS
+} fill;
+extern const char *const fill_names[NUM_FILLS];
+void fill_ids(int64_t *ids, size_t num_tokens, size_t top_k, uint32_t num_experts, clmoe_id_type type, fill how, random_stream *random);
+
+typedef enum map_kind {
+    MAP_NONE,
+    MAP_IDENTITY,
+    MAP_SLICE,
+    MAP_PERMUTED,
+    MAP_RANDOM,
+    MAP_DUPLICATES,
+    MAP_ALL_FOREIGN,
+    NUM_MAP_KINDS
+} map_kind;
+void fill_map(int32_t *map, uint32_t num_experts, map_kind how, random_stream *random);
+
+uint32_t crc32_of(const void *data, size_t bytes); /* zlib's CRC-32 */
+uint64_t hash64_of(uint64_t seed, const void *data, size_t bytes);
+
+/* ---- Cases of align ------------------------------------------------------------------------------------------------------------- */
+enum {
+    OUT_COUNTS = 1,
+    OUT_OFFSETS = 2,
+    OUT_PADDED_OFFSETS = 4,
+    OUT_INVERSE = 8,
+    OUT_ROWS_VALID = 16,
+    OUT_SORTED_WEIGHTS = 32,
+    OUT_STATUS = 64,
+    OUT_ALL = 127
+};
+
+typedef struct align_case {
+    char name[64];
+    clmoe_align_desc desc;
+    uint32_t num_tokens, row_stride, weights_stride; /* strides: 0 = K, as in the call */
+    uint32_t capacity;                               /* rows; 0 = exactly the bound */
+    uint32_t optional;                               /* OUT_... */
+    uint32_t shift;                                  /* elements by which every view is off its 64 guard elements: 1, 3, 7 */
+    uint32_t slack;                                  /* elements by which input views are longer than needed */
+    bool has_tokens_device;
+    int32_t tokens_device;
+    void *ids; /* packed as id_type; these four belong to the case */
+    int32_t *map;
+    uint8_t *mask;
+    uint32_t *weights;
+} align_case;
+
+/* T, K, E, B; i32, every optional output, T as max_tokens, the bound as capacity, random weights, nothing else. Ids come next. */
+void case_begin(align_case *c, const char *name, uint32_t T, uint32_t K, uint32_t E, uint32_t B);
+void case_ids(align_case *c, const int64_t *ids);               /* [T][K], packed by id_type and row_stride */
+void case_fill(align_case *c, fill how, random_stream *random); /* case_ids() of fill_ids() */
+void case_map(align_case *c, const int32_t *map);
+void case_map_fill(align_case *c, map_kind how, random_stream *random);
+void case_mask(align_case *c, uint32_t percent_kept, random_stream *random);
+void case_tokens_device(align_case *c, int32_t tokens);
+void case_end(align_case *c);
+uint32_t case_capacity(const align_case *c);
+size_t id_bytes(clmoe_id_type type);
+
+/* ---- A rig: guarded memory for one call at a time, and the check ---------------------------------------------------------------- */
+enum {
+    SLOT_TOPK_IDS,
+    SLOT_EXPERT_MAP,
+    SLOT_ROW_MASK,
+    SLOT_NUM_TOKENS_DEVICE,
+    SLOT_TOPK_WEIGHTS,
+    SLOT_SORTED_TOKEN_IDS,
+    SLOT_EXPERT_IDS,
+    SLOT_NUM_TOKENS_POST_PADDED,
+    SLOT_COUNTS,
+    SLOT_OFFSETS,
+    SLOT_PADDED_OFFSETS,
+    SLOT_INVERSE,
+    SLOT_ROWS_VALID,
+    SLOT_SORTED_WEIGHTS,
+    SLOT_STATUS,
+    SLOT_WORKSPACE,
+    NUM_SLOTS
+};
+
+/* One allocation, grown when needed and used again: 0xA5 in front (64 elements and the shift), the view, 64 elements of 0xA5 behind. */
+typedef struct guarded {
+    clmoe_buffer outer;
+    size_t outer_bytes;
+    unsigned char *image, *back; /* what was uploaded, what was read back */
+    size_t image_bytes, view_offset, view_bytes;
+} guarded;
+
+typedef struct align_rig {
+    clmoe_context *context;
+    cl_command_queue queue; /* NULL on the native device */
+    cl_context opencl;      /* set if the rig makes its own cl_mem, for a context that has no queue */
+    bool keep_workspace;    /* between calls of one plan: leave what the last call left there */
+    clmoe_align_args args;  /* of the call in hand */
+    guarded slots[NUM_SLOTS];
+    bool ends_long_loops;   /* a driver that stops every loop of a work-item after 65,535 iterations in all: it may refuse forced tunings */
+    uint64_t calls_refused; /* for that reason */
+    uint64_t calls;         /* checked */
+    uint64_t hash;          /* over all outputs of all checked calls */
+    char failure[1200];
+} align_rig;
+
+extern const char *const slot_names[NUM_SLOTS];
+clmoe_buffer *slot_view(clmoe_align_args *args, int slot);
+
+void rig_begin(align_rig *rig, clmoe_context *context, cl_command_queue queue);
+void rig_end(align_rig *rig);
+
+/* One call in three steps; each false leaves its reason in failure. rig_untouched: no byte differs from what rig_prepare uploaded. */
+bool rig_prepare(align_rig *rig, const clmoe_plan *plan, const align_case *c);
+bool rig_check(align_rig *rig, const align_case *c);
+bool rig_untouched(align_rig *rig, const align_case *c);
+
+/* The whole: prepare, enqueue, finish, check everything. */
+bool run_align(align_rig *rig, clmoe_plan *plan, const align_case *c);
+
+/* The same with a plan of its own. CLMOE_UNSUPPORTED of a plan sets *refused and is no failure; refused may be NULL. */
+bool run_align_once(align_rig *rig, const align_case *c, bool *refused);
+
+/* Whether a call of this size takes the pair a reasonable time. */
+bool fixture_fits(const char *pair, const align_case *c);
+
+/* int32 values of a .npy file of the test data; NULL and the reason on stderr if it is not there or not as expected. */
+int32_t *fixture_npy_i32(const char *file, size_t count);
+
+#endif

@@ -1,0 +1,50 @@
+# Tests of the tests: the library with one fault put in must make a test fail.
+#
+# clmoe_add_mutant(<name> <pair> <file> <from> <to> [<from> <to> ...]): a copy of src and cl in which <file> has each <from> replaced,
+# linked to the align tests and run on <pair>. It passes if a cmocka test reports a failure.
+set(mutant_root "${CMAKE_CURRENT_BINARY_DIR}/mutants")
+file(GLOB_RECURSE copied CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.[ch]" "${PROJECT_SOURCE_DIR}/cl/*.h" "${PROJECT_SOURCE_DIR}/cl/*.cl")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${copied})
+
+function(clmoe_add_mutant name pair file)
+  set(root "${mutant_root}/${name}")
+  file(COPY "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/cl" DESTINATION "${root}")
+  file(READ "${PROJECT_SOURCE_DIR}/${file}" text)
+  math(EXPR last "${ARGC} - 1")
+  foreach(i RANGE 3 ${last} 2) # by number: the texts hold semicolons, which would part a list
+    math(EXPR next "${i} + 1")
+    set(from "${ARGV${i}}")
+    set(to "${ARGV${next}}")
+    string(REPLACE "${from}" "${to}" changed "${text}")
+    if(changed STREQUAL text)
+      message(FATAL_ERROR "Mutant ${name}: ${file} no longer holds '${from}'")
+    endif()
+    set(text "${changed}")
+  endforeach()
+  file(WRITE "${root}/${file}.new" "${text}")
+  file(COPY_FILE "${root}/${file}.new" "${root}/${file}" ONLY_IF_DIFFERENT)
+
+  clmoe_embed("${root}/sources.c" "${root}/cl")
+  set(sources ${CLMOE_HOST_SOURCES})
+  list(TRANSFORM sources REPLACE "^${PROJECT_SOURCE_DIR}/" "${root}/")
+  add_library(mutant_${name} STATIC ${sources} "${root}/sources.c")
+  clmoe_configure_library(mutant_${name} "${root}/src/native/kernels.c" base)
+  add_executable(mutant_${name}_test $<TARGET_OBJECTS:test_align_objects>)
+  target_link_libraries(mutant_${name}_test PRIVATE clmoe_fixture mutant_${name})
+  add_test(NAME mutant.${name}.${pair} COMMAND mutant_${name}_test)
+  set_tests_properties(mutant.${name}.${pair} PROPERTIES
+    ENVIRONMENT "${environment_${pair}};CLMOE_TEST_CASES=20" TIMEOUT 600 LABELS "mutant;${pair}" PASS_REGULAR_EXPRESSION "\\[  FAILED  \\]")
+endfunction()
+
+# The pairs of a tile are ranked from its end: every count is right, every pair is there, the order inside an expert is not.
+clmoe_add_mutant(unstable_rank rusticl-parallel cl/parallel/align.cl
+  "const u32 pair = base + lid;\n        u32 bucket = p.num_buckets;" "const u32 pair = base + (W - 1 - lid);\n        u32 bucket = p.num_buckets;")
+# The masks are cleared while other work-items still read them.
+clmoe_add_mutant(missing_barrier pocl-parallel cl/parallel/align.cl
+  "LOCAL_FENCE();\n\n        if (is_placed && later == 0)" "if (is_placed && later == 0)")
+# The last expert gets no segment.
+clmoe_add_mutant(lost_last_expert native cl/serial/align.cl
+  "for (u32 bucket = 0; bucket < p.num_buckets; ++bucket) {\n        u32 before = 0;"
+  "for (u32 bucket = 0; bucket + 1 < p.num_buckets; ++bucket) {\n        u32 before = 0;")
+# The driver's cut of long loops is not known.
+clmoe_add_mutant(unknown_loop_cut rusticl-serial src/tuning.c "is_llvmpipe ? 65535 : 0" "0")

@@ -1,0 +1,127 @@
+/* The paths that tuning chooses: as many launches as promised, a workspace that holds every call of a plan, and the bytes of the design. */
+#include "../cl/align.h"
+#include "fixture.h"
+#include "tuning.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct clmoe_limits devices[] = {
+    {.compute_units = 1, .max_group_size = 1},
+    {.compute_units = 2, .max_group_size = 4096, .local_bytes = 1 << 20},
+    {.compute_units = 64, .max_group_size = 1},
+    {.compute_units = 132, .max_group_size = 1024, .local_bytes = 48 << 10},
+    {.compute_units = 304, .max_group_size = 1024, .local_bytes = 64 << 10},
+    {.compute_units = 8, .max_group_size = 64, .local_bytes = 32 << 10},
+    {.compute_units = 16, .max_group_size = 1, .local_bytes = 32 << 10},
+    {.compute_units = 8, .max_group_size = 1024, .local_bytes = 32 << 10, .max_iterations = 16383},
+};
+
+static uint32_t max_rows(uint32_t tokens, uint32_t top_k, uint32_t buckets, uint32_t block) {
+    const uint64_t pairs = (uint64_t)tokens * top_k, used = pairs < buckets ? pairs : buckets;
+    return (uint32_t)((used + (pairs - used) / block) * block);
+}
+
+static void test_paths(void **state) {
+    (void)state;
+    random_stream random = {2024};
+    for (unsigned i = 0; i < 200000; ++i) {
+        const struct clmoe_limits *limits = &devices[random_below(&random, sizeof devices / sizeof *devices)];
+        const clmoe_class kernel_class = limits->local_bytes == 0 || random_below(&random, 2) ? CLMOE_CLASS_SERIAL : CLMOE_CLASS_PARALLEL;
+        const clmoe_tuning wanted = {.num_launches = random_below(&random, 2) ? 0 : random_below(&random, 4),
+                                     .num_groups = random_below(&random, 3) ? 0 : 1 + random_below(&random, 65536)};
+        const uint32_t top_k = 1 + random_below(&random, 64), buckets = 1 + random_below(&random, 1024),
+                       block = 1 + random_below(&random, 256);
+        const uint32_t most = random_below(&random, 1u << (1 + random_below(&random, 20)));
+        const uint32_t tokens = random_below(&random, most + 1);
+        const uint32_t size = kernel_class == CLMOE_CLASS_SERIAL ? 1 : clmoe_tune_align_group_size(limits, buckets, 0);
+        assert_in_range(size, 1, limits->max_group_size);
+        if (kernel_class == CLMOE_CLASS_PARALLEL)
+            assert_true(4 * (uint64_t)align_local_items(buckets, size) <= limits->local_bytes);
+        const struct clmoe_align_shape largest = {most, top_k, buckets, block, max_rows(most, top_k, buckets, block)};
+        struct clmoe_align_shape shape = {tokens, top_k, buckets, block, max_rows(tokens, top_k, buckets, block)};
+        struct clmoe_align_path path;
+        const uint32_t chunks = clmoe_tune_align_max_chunks(limits, kernel_class, size, &wanted, &largest);
+        shape.capacity += block * random_below(&random, 1u << random_below(&random, 12));
+        if (clmoe_tune_align(limits, kernel_class, size, &wanted, &shape, &path) != NULL) {
+            assert_int_not_equal(limits->max_iterations, 0); /* the one reason to refuse */
+            continue;
+        }
+        assert_in_range(path.num_launches, 1, 3);
+        if (wanted.num_launches != 0)
+            assert_int_equal(path.num_launches, wanted.num_launches);
+        assert_in_range(path.num_chunks, 1, tokens == 0 ? 1 : tokens);
+        assert_true(path.num_chunks <= chunks); /* the workspace was sized for the largest call */
+        assert_true(path.num_groups >= path.num_chunks);
+        assert_true(path.offsets_groups >= 1);
+        if (path.num_launches == 1)
+            assert_int_equal(path.num_groups, 1);
+    }
+}
+
+static void test_small_parallel_calls_take_one_launch(void **state) {
+    (void)state;
+    const clmoe_tuning none = {0};
+    for (size_t d = 0; d < sizeof devices / sizeof *devices; ++d)
+        for (uint32_t buckets = 1; buckets <= 1024; buckets += 31)
+            for (uint32_t tokens = 0; tokens <= 256 && devices[d].max_iterations == 0; ++tokens) {
+                const struct clmoe_align_shape shape = {tokens, 8, buckets, 256, max_rows(tokens, 8, buckets, 256)};
+                struct clmoe_align_path path;
+                const uint32_t size = devices[d].local_bytes == 0 ? 1 : clmoe_tune_align_group_size(&devices[d], buckets, 0);
+                const clmoe_class kernel_class = devices[d].local_bytes == 0 ? CLMOE_CLASS_SERIAL : CLMOE_CLASS_PARALLEL;
+                assert_null(clmoe_tune_align(&devices[d], kernel_class, size, &none, &shape, &path));
+                assert_int_equal(path.num_launches, 1);
+            }
+}
+
+/* What a plan says of itself: 12 bytes a pair, 4 a padding row, the blocks, and the counters of the chunks. */
+static void test_bytes(void **state) {
+    (void)state;
+    clmoe_context *context = fixture_context(fixture_pair());
+    assert_non_null(context);
+    static const uint32_t tokens[] = {0, 1, 16, 128, 256, 257, 1024, 4096, 8192, 8193, 16384, 131072};
+    for (uint32_t launches = 0; launches <= 3; ++launches) {
+        const clmoe_align_desc desc = {
+            .max_tokens = 131072, .top_k = 8, .num_experts = 256, .block_size = 64, .tuning.num_launches = launches};
+        clmoe_plan *plan;
+        assert_int_equal(clmoe_align_plan_create(context, &desc, &plan), CLMOE_SUCCESS);
+        for (size_t i = 0; i < sizeof tokens / sizeof *tokens; ++i) {
+            clmoe_plan_info info;
+            uint32_t rows;
+            const uint64_t pairs = 8 * (uint64_t)tokens[i];
+            assert_int_equal(clmoe_align_max_rows(&desc, tokens[i], &rows), CLMOE_SUCCESS);
+            const clmoe_status status = clmoe_plan_describe(plan, tokens[i], &info);
+            if (status == CLMOE_UNSUPPORTED && fixture_pair_has("rusticl"))
+                continue;
+            assert_int_equal(status, CLMOE_SUCCESS);
+            if (launches != 0)
+                assert_int_equal(info.num_launches, launches);
+            if (launches == 0 && fixture_pair_has("pocl-parallel"))
+                assert_int_equal(info.num_launches, pairs <= 2048 ? 1 : pairs <= 65536 ? 2 : 3);
+            const uint64_t row = 4 * (256 + 3), groups = info.num_groups;
+            const uint64_t counters = info.num_launches == 2   ? row * groups * (1 + groups)
+                                      : info.num_launches == 3 ? row * (5 * groups + 1)
+                                                               : 2 * row;
+            assert_true(info.bytes_read + info.bytes_written <= 12 * pairs + 4 * (rows - pairs) + 4 * (rows / 64 + 1) + counters);
+            assert_int_equal(info.workspace_bytes, clmoe_plan_workspace_bytes(plan));
+            assert_int_equal(info.local_bytes != 0, fixture_pair_has("parallel"));
+        }
+        clmoe_plan_info info;
+        assert_int_equal(clmoe_plan_describe(plan, 131073, &info), CLMOE_INVALID_ARGUMENT);
+        clmoe_plan_destroy(plan);
+    }
+    clmoe_context_destroy(context);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_small_parallel_calls_take_one_launch),
+        cmocka_unit_test(test_bytes),
+    };
+    return cmocka_run_group_tests_name("tuning", tests, NULL, NULL);
+}
