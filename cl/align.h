@@ -36,6 +36,7 @@ struct align_params {
     u64 topk_ids_at, expert_map_at, row_mask_at, num_tokens_device_at, topk_weights_at;
     u64 sorted_token_ids_at, expert_ids_at, num_tokens_post_padded_at;
     u64 counts_at, offsets_at, padded_offsets_at, inverse_at, rows_valid_at, sorted_weights_at, status_at, table_at;
+    u64 scratch_at, scratch_items; /* parallel class with its tables in the workspace: where they start, and items of one group */
     u32 num_tokens, top_k, row_stride, weights_stride;
     u32 num_experts, num_buckets, block_size, capacity;
     u32 foreign; /* ALIGN_DROP ... */
@@ -52,8 +53,9 @@ static inline u32 align_table_stride(u32 num_buckets) {
     return round_up(num_buckets + ALIGN_EXTRA_COLUMNS, 16);
 }
 
-/* Local memory of the parallel class, in u32: next row [num_buckets]; first row [num_buckets + 1]; a region that holds counts, then
- * offsets, then match masks [num_slices][num_buckets]; the scan [2][group_size]; sums [3]. A slice is 32 work-items. */
+/* Scratch memory of a group of the parallel class, in u32, local if it fits: next row [num_buckets]; first row [num_buckets + 1]; a region
+ * that holds counts, then offsets, then match masks [num_slices][num_buckets]; the scan [2][group_size]; sums [3]. A slice is 32
+ * work-items. */
 static inline u32 align_region_items(u32 num_buckets, u32 group_size) {
     const u32 counts = num_buckets + ALIGN_EXTRA_COLUMNS;
     const u32 masks = ceil_div(group_size, 32) * num_buckets;

@@ -8,6 +8,8 @@ clmoe_status clmoe_plan_new(clmoe_context *context, size_t bytes, const struct c
     clmoe_plan *made = calloc(1, bytes);
     if (made == NULL)
         return clmoe_fail(context, CLMOE_OUT_OF_MEMORY, "%s plan: out of host memory", set->op);
+    if (context->info.kernel_class == CLMOE_CLASS_SERIAL)
+        wanted = 0; /* its groups are single work-items whatever a caller forces */
     made->context = context;
     made->group_size = group_size;
     clmoe_status status = context->backend->prepare(context, set, group_size, &made->kernels, &made->program);

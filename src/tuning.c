@@ -14,8 +14,14 @@ enum { PARALLEL_TWO_PAIRS = 65536 };
 /* Least work of a group that is worth having one. */
 enum { PARALLEL_CHUNK_TILES = 4, SERIAL_CHUNK_PAIRS = 32768, PARALLEL_FILL_TILES = 16 };
 enum { PARALLEL_GROUP_SIZE = 256, PARALLEL_GROUPS_PER_UNIT = 4 };
+/* Bytes below which one thread copies all rows, and words for each work-item that are worth one more group. */
+enum { SCATTER_ONE_BYTES = 1 << 18, SCATTER_GROUP_WORDS = 64 };
+/* Local counters of a histogram in all, and the most for one bin: work-items with equal samples wait for each other. */
+enum { HISTOGRAM_COUNTERS = 2048, HISTOGRAM_COPIES = 32 };
 /* Items of the table that are read by every group with two launches, and that exist with three. */
 enum { PARALLEL_TWO_TABLE = 1 << 14, PARALLEL_THREE_TABLE = 1 << 18 };
+
+static const char loop_cut[] = "this driver stops a work-item after 65,535 loop iterations, and the call needs more";
 
 static uint32_t min_u32(uint32_t a, uint32_t b) {
     return a < b ? a : b;
@@ -36,16 +42,19 @@ void clmoe_tune_driver_faults(const char *platform_name, const char *device_name
     limits->ignores_kernel_limit = is_llvmpipe;
 }
 
-uint32_t clmoe_tune_align_group_size(const struct clmoe_limits *limits, uint32_t num_buckets, uint32_t wanted) {
+uint32_t clmoe_tune_group_size(const struct clmoe_limits *limits, uint32_t wanted, uint64_t (*local_items)(uint32_t n, uint32_t size),
+                               uint32_t n) {
     uint32_t size = min_u32(wanted != 0 ? wanted : PARALLEL_GROUP_SIZE, limits->max_group_size);
-    while (size > 1 && 4 * align_local_items(num_buckets, size) > limits->local_bytes)
+    while (size > 1 && 4 * local_items(n, size) > limits->local_bytes)
         size /= 2;
-    return 4 * align_local_items(num_buckets, size) <= limits->local_bytes ? size : 0;
+    return 4 * local_items(n, size) <= limits->local_bytes ? size : 0;
 }
 
-/* What pairs, and padding rows, may each take of the iterations that are allowed, at a few iterations apiece. */
-static uint32_t iteration_share(const struct clmoe_limits *limits) {
-    return limits->max_iterations / 16;
+/* What pairs, and padding rows, may each take of the iterations that are allowed, at a few iterations apiece, beside the walk over the
+ * buckets that each work-item of the serial class makes. */
+static uint32_t iteration_share(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t num_buckets) {
+    const uint64_t walk = kernel_class == CLMOE_CLASS_SERIAL ? 7 * (uint64_t)num_buckets : 0;
+    return walk + 2048 < limits->max_iterations ? (uint32_t)((limits->max_iterations - walk) / 16) : 128;
 }
 
 static uint32_t num_chunks_of(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size, uint32_t num_launches,
@@ -72,7 +81,7 @@ static uint32_t num_chunks_of(const struct clmoe_limits *limits, clmoe_class ker
     if (limits->max_iterations != 0) {
         const uint64_t per_tile = kernel_class == CLMOE_CLASS_SERIAL ? 1 : 1 + ceil_div(group_size, 32);
         const uint64_t tile = kernel_class == CLMOE_CLASS_SERIAL ? 1 : group_size;
-        const uint64_t needed = ceil_div_u64(pairs * per_tile, tile * iteration_share(limits));
+        const uint64_t needed = ceil_div_u64(pairs * per_tile, tile * iteration_share(limits, kernel_class, shape->num_buckets));
         chunks = chunks > needed ? chunks : needed;
     }
     return chunks < shape->num_tokens ? (uint32_t)chunks : shape->num_tokens;
@@ -102,7 +111,7 @@ static uint64_t iterations_of(clmoe_class kernel_class, uint32_t group_size, con
     const uint64_t rows = ceil_div_u64(shape->capacity, (uint64_t)path->num_groups * group_size);
     const uint64_t place = tiles * (4 + 2 * slices) + buckets * (12 + 2 * sums + slices) + 4 * rows * search + 64;
     const uint64_t count = path->num_launches == 1 ? 2 * tiles + buckets : 0;
-    return place + count > 2 * path->num_chunks ? place + count : 2 * path->num_chunks;
+    return place + count > 2ull * path->num_chunks ? place + count : 2ull * path->num_chunks;
 }
 
 /* The path with that many launches. */
@@ -117,14 +126,18 @@ static struct clmoe_align_path path_of(const struct clmoe_limits *limits, clmoe_
     if (kernel_class == CLMOE_CLASS_SERIAL) {
         path.offsets_groups = limits->max_iterations != 0 ? columns : min_u32(limits->compute_units, ceil_div(columns, 64));
         if (limits->max_iterations != 0)
-            path.num_groups = max_u32(path.num_chunks, ceil_div(shape->capacity, iteration_share(limits) / 2));
+            path.num_groups =
+                max_u32(path.num_chunks, ceil_div(shape->capacity, iteration_share(limits, kernel_class, shape->num_buckets) / 2));
     } else {
         path.offsets_groups = ceil_div(columns, group_size);
         const uint32_t fill = ceil_div(shape->capacity, PARALLEL_FILL_TILES * group_size);
         path.num_groups = max_u32(path.num_chunks, min_u32(fill, PARALLEL_GROUPS_PER_UNIT * limits->compute_units));
         if (limits->max_iterations != 0)
-            path.num_groups = max_u32(path.num_groups, ceil_div(shape->capacity, iteration_share(limits) / 16 * group_size));
+            path.num_groups = max_u32(
+                path.num_groups, ceil_div(shape->capacity, iteration_share(limits, kernel_class, shape->num_buckets) / 16 * group_size));
     }
+    if (shape->max_groups != 0)
+        path.num_groups = max_u32(path.num_chunks, min_u32(path.num_groups, shape->max_groups));
     return path;
 }
 
@@ -155,7 +168,7 @@ const char *clmoe_tune_align(const struct clmoe_limits *limits, clmoe_class kern
         if (iterations_of(kernel_class, group_size, shape, path) <= limits->max_iterations)
             return NULL;
     }
-    return "this driver stops a work-item after 65,535 loop iterations, and the call needs more";
+    return loop_cut;
 }
 
 uint32_t clmoe_tune_align_max_chunks(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size,
@@ -164,4 +177,129 @@ uint32_t clmoe_tune_align_max_chunks(const struct clmoe_limits *limits, clmoe_cl
         return num_chunks_of(limits, kernel_class, group_size, wanted->num_launches, wanted, largest);
     return max_u32(num_chunks_of(limits, kernel_class, group_size, 2, wanted, largest),
                    num_chunks_of(limits, kernel_class, group_size, 3, wanted, largest));
+}
+
+/* ---- Scan, histogram, sort ---- */
+
+/* Chunks of n items: as many as there is work and there are units for, at most `most`; more where a work-item must not iterate over all. */
+static uint32_t item_chunks(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size, const clmoe_tuning *wanted,
+                            uint32_t num_items, uint32_t most) {
+    if (wanted->num_launches == 1 || num_items == 0)
+        return 1;
+    const bool is_serial = kernel_class == CLMOE_CLASS_SERIAL;
+    uint32_t chunks = wanted->num_groups;
+    if (chunks == 0) {
+        const uint32_t units = is_serial ? limits->compute_units : PARALLEL_GROUPS_PER_UNIT * limits->compute_units;
+        const uint32_t least = is_serial ? SERIAL_CHUNK_PAIRS : PARALLEL_CHUNK_TILES * group_size;
+        chunks = min_u32(min_u32(units, ceil_div(num_items, least)), most);
+        const bool is_small = num_items <= (is_serial ? SERIAL_ONE_PAIRS : PARALLEL_ONE_PAIRS);
+        if (wanted->num_launches == 0 && is_small)
+            chunks = 1;
+        if (limits->max_iterations != 0) /* a sixteenth of the iterations for the items of a chunk */
+            chunks = max_u32(chunks, ceil_div(num_items, limits->max_iterations / 16 * group_size / (is_serial ? 1 : 16)));
+    }
+    return min_u32(chunks, num_items);
+}
+
+static bool is_cut(const struct clmoe_limits *limits, uint64_t iterations) {
+    return limits->max_iterations != 0 && iterations > limits->max_iterations;
+}
+
+/* Iterations of a group scan, with what the compiler adds. */
+static uint64_t scan_iterations(uint32_t group_size) {
+    uint64_t steps = 2;
+    for (uint32_t reach = 1; reach < group_size; reach *= 2)
+        steps += 2;
+    return steps;
+}
+
+const char *clmoe_tune_scan(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size, const clmoe_tuning *wanted,
+                            uint32_t num_items, struct clmoe_items_path *path) {
+    path->num_chunks = item_chunks(limits, kernel_class, group_size, wanted, num_items, 1024);
+    path->num_launches = path->num_chunks == 1 && wanted->num_launches < 2 ? 1 : 2;
+    path->num_groups = path->num_chunks;
+    const uint64_t chunk = ceil_div(num_items, path->num_chunks);
+    const uint64_t iterations =
+        kernel_class == CLMOE_CLASS_SERIAL
+            ? 4 * chunk + 2ull * path->num_chunks
+            : (ceil_div_u64(chunk, group_size) + 1) * (2 + scan_iterations(group_size)) + 2 * ceil_div(path->num_chunks, group_size);
+    return is_cut(limits, iterations) ? loop_cut : NULL;
+}
+
+uint32_t clmoe_tune_histogram_copies(const struct clmoe_limits *limits, uint32_t num_bins) {
+    uint32_t copies = 4 * ((uint64_t)num_bins + 1) <= limits->local_bytes ? 1 : 0;
+    while (copies != 0 && copies < HISTOGRAM_COPIES && 2 * copies * (uint64_t)num_bins <= HISTOGRAM_COUNTERS &&
+           4 * (2 * copies * (uint64_t)num_bins + 1) <= limits->local_bytes)
+        copies *= 2;
+    return copies;
+}
+
+const char *clmoe_tune_histogram(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size,
+                                 const clmoe_tuning *wanted, uint32_t num_items, uint32_t num_bins, struct clmoe_items_path *path) {
+    const bool is_serial = kernel_class == CLMOE_CLASS_SERIAL;
+    const uint32_t columns = num_bins + 1;
+    /* Each chunk has a row of bins to write and to add up: no more chunks than keep that below the samples. */
+    const uint32_t most = max_u32(1, min_u32(1024, num_items / columns));
+    path->num_chunks = item_chunks(limits, kernel_class, group_size, wanted, num_items, most);
+    path->num_launches = path->num_chunks == 1 && wanted->num_launches < 2 ? 1 : 2;
+    path->num_groups =
+        is_serial ? min_u32(limits->max_iterations != 0 ? columns : limits->compute_units, columns) : ceil_div(columns, group_size);
+    const uint64_t chunk = ceil_div(num_items, path->num_chunks);
+    const uint32_t copies = is_serial ? 0 : clmoe_tune_histogram_copies(limits, num_bins);
+    const uint64_t count = is_serial ? 4 * chunk + 2 * (uint64_t)columns
+                                     : 4 * ceil_div_u64(chunk, group_size) + ceil_div(columns, group_size) * (4 + 4 * (uint64_t)copies) + 8;
+    const uint64_t sum = (is_serial ? ceil_div(columns, path->num_groups) : 1) * (4 + 2 * (uint64_t)path->num_chunks);
+    return is_cut(limits, count > sum ? count : sum) ? loop_cut : NULL;
+}
+
+static uint64_t sort_iterations(bool is_serial, uint32_t group_size, uint32_t num_items, uint32_t num_passes,
+                                const struct clmoe_items_path *path) {
+    enum { DIGITS = 256 };
+    const uint64_t chunk = ceil_div(num_items, path->num_chunks), sums = path->num_launches == 2 ? path->num_chunks : 1;
+    const uint64_t passes = path->num_launches == 1 ? num_passes : 1, slices = ceil_div(group_size, 32);
+    const uint64_t place = is_serial ? DIGITS * (6 + 3 * sums) + 8 * chunk
+                                     : ceil_div_u64(chunk, group_size) * (6 + 2 * slices) + scan_iterations(group_size) +
+                                           ceil_div(DIGITS, group_size) * (12 + 3 * sums + slices);
+    return passes * place > 3ull * path->num_chunks ? passes * place : 3ull * path->num_chunks;
+}
+
+const char *clmoe_tune_sort(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size, const clmoe_tuning *wanted,
+                            uint32_t num_items, uint32_t num_passes, struct clmoe_items_path *path) {
+    enum { DIGITS = 256, TWO_CHUNKS = 8 };
+    const bool is_serial = kernel_class == CLMOE_CLASS_SERIAL;
+    path->num_chunks = item_chunks(limits, kernel_class, group_size, wanted, num_items, 1024);
+    path->num_groups =
+        is_serial ? (limits->max_iterations != 0 ? DIGITS : min_u32(limits->compute_units, 4)) : ceil_div(DIGITS, group_size);
+    path->num_launches = wanted->num_launches != 0        ? wanted->num_launches
+                         : path->num_chunks == 1          ? 1
+                         : path->num_chunks <= TWO_CHUNKS ? 2
+                                                          : 3;
+    if (wanted->num_launches == 0 && is_cut(limits, sort_iterations(is_serial, group_size, num_items, num_passes, path)))
+        path->num_launches = 3;
+    return is_cut(limits, sort_iterations(is_serial, group_size, num_items, num_passes, path)) ? loop_cut : NULL;
+}
+
+const char *clmoe_tune_scatter(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size, const clmoe_tuning *wanted,
+                               uint32_t num_items, uint32_t row_bytes, bool walks_all, struct clmoe_items_path *path) {
+    const bool is_serial = kernel_class == CLMOE_CLASS_SERIAL;
+    const uint64_t bytes = (uint64_t)num_items * row_bytes;
+    /* A row is moved in words of one to eight bytes; one is reckoned with. */
+    const uint64_t row_iterations = is_serial ? 6 + 2 * (uint64_t)row_bytes : 4 + 4 * ceil_div_u64(row_bytes, group_size);
+    const uint64_t rows_a_step = is_serial || row_bytes >= group_size ? 1 : group_size / row_bytes;
+    const uint64_t worth = is_serial ? 1 + (bytes > SCATTER_ONE_BYTES ? limits->compute_units - 1 : 0)
+                                     : 1 + bytes / ((uint64_t)SCATTER_GROUP_WORDS * group_size);
+    const uint64_t units = is_serial ? limits->compute_units : (uint64_t)PARALLEL_GROUPS_PER_UNIT * limits->compute_units;
+    uint64_t chunks = wanted->num_groups != 0 ? wanted->num_groups : worth < units ? worth : units;
+    if (limits->max_iterations != 0 && !walks_all) {
+        const uint64_t needed = ceil_div_u64(num_items * row_iterations, rows_a_step * (limits->max_iterations / 2));
+        chunks = chunks > needed ? chunks : needed;
+    }
+    if (wanted->num_launches == 1)
+        chunks = 1;
+    path->num_chunks = num_items == 0 ? 1 : (uint32_t)(chunks < num_items ? chunks : num_items);
+    path->num_launches = 1;
+    path->num_groups = path->num_chunks;
+    const uint64_t steps = ceil_div_u64(walks_all ? num_items : ceil_div(num_items, path->num_chunks), rows_a_step);
+    const uint64_t iterations = steps * row_iterations;
+    return is_cut(limits, iterations > 3ull * path->num_chunks ? iterations : 3ull * path->num_chunks) ? loop_cut : NULL;
 }

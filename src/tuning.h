@@ -19,6 +19,7 @@ struct clmoe_limits {
 /* The shape of an align call as far as speed and limits depend on it. */
 struct clmoe_align_shape {
     uint32_t num_tokens, top_k, num_buckets, block_size, capacity;
+    uint32_t max_groups; /* groups that have scratch memory in the workspace; 0 = any number */
 };
 
 struct clmoe_align_path {
@@ -31,12 +32,39 @@ struct clmoe_align_path {
 /* What a driver is known to get wrong: max_iterations and ignores_kernel_limit. */
 void clmoe_tune_driver_faults(const char *platform_name, const char *device_name, struct clmoe_limits *limits);
 
-/* Work-items in a group of the parallel class for that many buckets; 0 if none fits the local memory. wanted = 0: the library's choice. */
-uint32_t clmoe_tune_align_group_size(const struct clmoe_limits *limits, uint32_t num_buckets, uint32_t wanted);
+/* How a call of scan, histogram or sort is carried out. */
+struct clmoe_items_path {
+    uint32_t num_launches; /* sort: of each pass; 1 = all passes at once */
+    uint32_t num_chunks;   /* contiguous shares of the items, a group each */
+    uint32_t num_groups;   /* groups of the stage that is not cut by items: histogram's sum, sort's offsets */
+};
+
+/* Work-items in a group of the parallel class: wanted or, if 0, the library's choice; halved until local_items(size, n) u32 fit. 0 if even
+ * one work-item has too much. */
+uint32_t clmoe_tune_group_size(const struct clmoe_limits *limits, uint32_t wanted, uint64_t (*local_items)(uint32_t n, uint32_t size),
+                               uint32_t n);
+
+/* Each returns NULL, or in words why this device cannot do the call in the way that was asked for. */
+const char *clmoe_tune_scan(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size, const clmoe_tuning *wanted,
+                            uint32_t num_items, struct clmoe_items_path *path);
+const char *clmoe_tune_histogram(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size,
+                                 const clmoe_tuning *wanted, uint32_t num_items, uint32_t num_bins, struct clmoe_items_path *path);
+const char *clmoe_tune_sort(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size, const clmoe_tuning *wanted,
+                            uint32_t num_items, uint32_t num_passes, struct clmoe_items_path *path);
+
+/* walks_all: each group walks all items (LAST_WINS in the serial class). */
+const char *clmoe_tune_scatter(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size, const clmoe_tuning *wanted,
+                               uint32_t num_items, uint32_t row_bytes, bool walks_all, struct clmoe_items_path *path);
+
+/* Sets of counters that a group keeps in local memory for so many bins; 0 = they do not fit. */
+uint32_t clmoe_tune_histogram_copies(const struct clmoe_limits *limits, uint32_t num_bins);
 
 /* Returns NULL, or in words why this device cannot do the call in the way that was asked for. */
 const char *clmoe_tune_align(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size, const clmoe_tuning *wanted,
                              const struct clmoe_align_shape *shape, struct clmoe_align_path *path);
+
+/* Work-items in a group, and groups at most, whose scratch memory for that many buckets is in the workspace. */
+enum { CLMOE_WIDE_GROUP_SIZE = 64, CLMOE_WIDE_GROUPS = 64 };
 
 /* The most chunks that any call with at most that many tokens is cut into: what the workspace must hold. */
 uint32_t clmoe_tune_align_max_chunks(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size,

@@ -7,6 +7,7 @@
 #define CLMOE_TESTS_FIXTURE_H
 
 #include "oracle.h"
+#include "oracle_primitives.h"
 
 #include <clmoe/clmoe.h>
 #include <stdbool.h>
@@ -75,6 +76,21 @@ typedef enum map_kind {
     NUM_MAP_KINDS
 } map_kind;
 void fill_map(int32_t *map, uint32_t num_experts, map_kind how, random_stream *random);
+
+/* Items of histogram, scan and sort. KEYS_SPECIAL: the ends of the range, zeros, and for f32 NaNs of many kinds, infinities, denormals. */
+typedef enum key_fill {
+    KEYS_RANDOM,
+    KEYS_EQUAL,
+    KEYS_TWO_VALUES,
+    KEYS_SORTED,
+    KEYS_REVERSED,
+    KEYS_ONE_OUTLIER,
+    KEYS_FEW,
+    KEYS_SPECIAL,
+    NUM_KEY_FILLS
+} key_fill;
+extern const char *const key_fill_names[NUM_KEY_FILLS];
+void fill_keys(void *keys, size_t n, clmoe_type type, key_fill how, random_stream *random); /* u32, i32, f32, u64 */
 
 uint32_t crc32_of(const void *data, size_t bytes); /* zlib's CRC-32 */
 uint64_t hash64_of(uint64_t seed, const void *data, size_t bytes);
@@ -178,6 +194,43 @@ bool run_align(align_rig *rig, clmoe_plan *plan, const align_case *c);
 
 /* The same with a plan of its own. CLMOE_UNSUPPORTED of a plan sets *refused and is no failure; refused may be NULL. */
 bool run_align_once(align_rig *rig, const align_case *c, bool *refused);
+
+/* ---- Any other operator: a call as a list of views -------------------------------------------------------------------------------- */
+#define MAX_OPERANDS 6
+
+typedef struct operand {
+    const char *name;           /* as in the header of the operator */
+    clmoe_buffer *view, *again; /* in the arguments; again: a second view of the same memory, or NULL */
+    size_t width, bytes, spare; /* of an element, of the view, of it more than needed; 0 bytes = absent */
+    const void *before, *after; /* contents; before: NULL = poison; after: NULL = what it held */
+    bool is_output, is_optional, is_scratch;
+} operand;
+
+typedef struct op_call {
+    char name[240];
+    clmoe_plan *plan;
+    const void *args;
+    size_t args_bytes;
+    clmoe_status (*enqueue)(clmoe_plan *plan, cl_command_queue queue, const void *args, cl_uint waits, const cl_event *list,
+                            cl_event *event);
+    operand operands[MAX_OPERANDS];
+    size_t num_operands;
+    uint32_t shift;        /* as in align_case */
+    unsigned char scratch; /* what fills the workspace */
+    bool may_refuse;       /* CLMOE_UNSUPPORTED is no failure */
+} op_call;
+
+void call_workspace(op_call *call, clmoe_buffer *view, size_t width); /* adds exactly the plan's */
+bool call_prepare(align_rig *rig, op_call *call);                     /* rig->keep_workspace counts here too */
+bool call_check(align_rig *rig, const op_call *call);
+bool call_untouched(align_rig *rig, const op_call *call);
+bool call_run(align_rig *rig, op_call *call);                                             /* prepare, enqueue, finish, check */
+const void *call_output(const align_rig *rig, const op_call *call, size_t operand_index); /* after call_check() */
+
+/* `args`, the prepared arguments with one thing wrong, are refused; the text names it, nothing is written, the next call works. */
+bool call_refused(align_rig *rig, op_call *call, const void *args, const char *what, const char *named);
+bool call_refuses_views(align_rig *rig, op_call *call); /* everything that can be wrong with a view, and with queue and events */
+bool call_on_queues(align_rig *rig, op_call *call);     /* a wait list is waited for, an event comes back; an out-of-order queue */
 
 /* Whether a call of this size takes the pair a reasonable time. */
 bool fixture_fits(const char *pair, const align_case *c);

@@ -1,17 +1,17 @@
 # Tests of the tests: the library with one fault put in must make a test fail.
 #
-# clmoe_add_mutant(<name> <pair> <file> <from> <to> [<from> <to> ...]): a copy of src and cl in which <file> has each <from> replaced,
-# linked to the align tests and run on <pair>. It passes if a cmocka test reports a failure.
+# clmoe_add_mutant(<name> <pair> <test> <file> <from> <to> [<from> <to> ...]): a copy of src and cl in which <file> has each <from> replaced,
+# linked to the test program <test> and run on <pair>. It passes if a cmocka test reports a failure.
 set(mutant_root "${CMAKE_CURRENT_BINARY_DIR}/mutants")
 file(GLOB_RECURSE copied CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*.[ch]" "${PROJECT_SOURCE_DIR}/cl/*.h" "${PROJECT_SOURCE_DIR}/cl/*.cl")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${copied})
 
-function(clmoe_add_mutant name pair file)
+function(clmoe_add_mutant name pair test file)
   set(root "${mutant_root}/${name}")
   file(COPY "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/cl" DESTINATION "${root}")
   file(READ "${PROJECT_SOURCE_DIR}/${file}" text)
   math(EXPR last "${ARGC} - 1")
-  foreach(i RANGE 3 ${last} 2) # by number: the texts hold semicolons, which would part a list
+  foreach(i RANGE 4 ${last} 2) # by number: the texts hold semicolons, which would part a list
     math(EXPR next "${i} + 1")
     set(from "${ARGV${i}}")
     set(to "${ARGV${next}}")
@@ -29,7 +29,7 @@ function(clmoe_add_mutant name pair file)
   list(TRANSFORM sources REPLACE "^${PROJECT_SOURCE_DIR}/" "${root}/")
   add_library(mutant_${name} STATIC ${sources} "${root}/sources.c")
   clmoe_configure_library(mutant_${name} "${root}/src/native/kernels.c" base)
-  add_executable(mutant_${name}_test $<TARGET_OBJECTS:test_align_objects>)
+  add_executable(mutant_${name}_test ${test}.c)
   target_link_libraries(mutant_${name}_test PRIVATE clmoe_fixture mutant_${name})
   add_test(NAME mutant.${name}.${pair} COMMAND mutant_${name}_test)
   set_tests_properties(mutant.${name}.${pair} PROPERTIES
@@ -37,14 +37,24 @@ function(clmoe_add_mutant name pair file)
 endfunction()
 
 # The pairs of a tile are ranked from its end: every count is right, every pair is there, the order inside an expert is not.
-clmoe_add_mutant(unstable_rank rusticl-parallel cl/parallel/align.cl
-  "const u32 pair = base + lid;\n        u32 bucket = p.num_buckets;" "const u32 pair = base + (W - 1 - lid);\n        u32 bucket = p.num_buckets;")
+clmoe_add_mutant(unstable_rank rusticl-parallel test_align cl/parallel/align.cl
+  "const u32 pair = base + (u32)get_local_id(0);\n        u32 bucket = p.num_buckets;"
+  "const u32 pair = base + (W - 1 - (u32)get_local_id(0));\n        u32 bucket = p.num_buckets;")
 # The masks are cleared while other work-items still read them.
-clmoe_add_mutant(missing_barrier pocl-parallel cl/parallel/align.cl
-  "LOCAL_FENCE();\n\n        if (is_placed && later == 0)" "if (is_placed && later == 0)")
+clmoe_add_mutant(missing_barrier pocl-parallel test_align cl/parallel/group.cl
+  "GROUP_FENCE();\n\n    if (has_item && later == 0)" "if (has_item && later == 0)")
 # The last expert gets no segment.
-clmoe_add_mutant(lost_last_expert native cl/serial/align.cl
+clmoe_add_mutant(lost_last_expert native test_align cl/serial/align.cl
   "for (u32 bucket = 0; bucket < p.num_buckets; ++bucket) {\n        u32 before = 0;"
   "for (u32 bucket = 0; bucket + 1 < p.num_buckets; ++bucket) {\n        u32 before = 0;")
 # The driver's cut of long loops is not known.
-clmoe_add_mutant(unknown_loop_cut rusticl-serial src/tuning.c "is_llvmpipe ? 65535 : 0" "0")
+clmoe_add_mutant(unknown_loop_cut rusticl-serial test_align src/tuning.c "is_llvmpipe ? 65535 : 0" "0")
+
+clmoe_add_mutant(unstable_sort pocl-parallel test_sort cl/parallel/sort.cl
+  "const u32 i = base + (u32)get_local_id(0);\n        const bool has_item"
+  "const u32 i = base + (W - 1 - (u32)get_local_id(0));\n        const bool has_item")
+clmoe_add_mutant(infinity_is_nan native test_sort cl/sort.h "magnitude > 0x7f800000u" "magnitude >= 0x7f800000u")
+clmoe_add_mutant(scan_without_carry pocl-parallel test_scan cl/parallel/scan.cl "before += total;" "")
+clmoe_add_mutant(ignored_uncounted native test_histogram cl/serial/histogram.cl "++ignored;" "(void)ignored;")
+clmoe_add_mutant(first_wins pocl-parallel test_scatter cl/parallel/scatter.cl "atomic_max(&winners[p.winners_at + row], i + 1)"
+  "atomic_cmpxchg(&winners[p.winners_at + row], 0, i + 1)")

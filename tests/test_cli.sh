@@ -2,6 +2,7 @@
 # The program as its users meet it.   test_cli.sh PROGRAM DATA_DIRECTORY
 # Needs bash and coreutils only. Arrays are written and read here byte by byte, so the program's own reader is not trusted to test itself.
 set -u
+here=$(dirname "$(realpath "$0")")
 program=$(realpath "$1")
 data=$(realpath "$2")
 work=$(mktemp -d)
@@ -41,6 +42,14 @@ accepts() {
     check "$name" eval '[ $code -eq 0 ] && [ ! -s err ] && grep -Eq -e "$pattern" out'
 }
 
+# silent NAME ARGUMENTS...: exit code 0, and nothing on stdout or stderr.
+silent() {
+    local name=$1
+    shift
+    run "$@"
+    check "$name" eval '[ $code -eq 0 ] && [ ! -s out ] && [ ! -s err ]'
+}
+
 # refuses NAME CODE PATTERN ARGUMENTS...: that exit code, nothing on stdout, and exactly one line on stderr, which matches.
 refuses() {
     local name=$1 expected=$2 pattern=$3
@@ -74,7 +83,7 @@ npy() {
 
 # items FILE [FORMAT]: the data of an array, in one line.
 items() {
-    od -An -v -w4 -t "${2:-d4}" -j 128 "$1" | tr -s ' \n' ' ' | sed 's/^ //; s/ $//'
+    od -An -v -w8 -t "${2:-d4}" -j 128 "$1" | tr -s ' \n' ' ' | sed 's/^ //; s/ $//'
 }
 
 holds() {
@@ -89,7 +98,7 @@ align="align ids.npy --experts 4 --block 2"
 accepts "alone: a short help" "^usage: clmoe COMMAND"
 accepts "--help" "^usage: clmoe COMMAND" --help
 accepts "--version" '^clmoe [0-9]+\.[0-9]+\.[0-9]+$' --version
-for command in devices align verify advise; do
+for command in devices histogram scan sort scatter gather align verify advise; do
     accepts "$command --help" "^usage: clmoe $command" $command --help
 done
 refuses "unknown command, near" 2 "^clmoe: unknown command 'algin'; did you mean align\?" algin
@@ -267,6 +276,9 @@ ln -s target.svg link.svg && cp picture.svg target.svg
 run align ids.npy --experts 4 --block 4 --draw link.svg
 check "a symbolic link stays one" eval '[ -L link.svg ] && ! cmp -s picture.svg target.svg'
 check "no file is left beside" eval '! ls -R . | grep -Eq "writing|former"'
+
+# ---- histogram, scan, sort, scatter, gather
+. "$here/cli_primitives.sh"
 
 # ---- verify
 verify="verify ids.npy --experts 4 --block 2 --sorted s.npy --blocks x.npy --total t.npy"

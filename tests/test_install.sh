@@ -31,7 +31,7 @@ pkg_config_builds() {
 }
 check "pkg-config builds and runs" pkg_config_builds
 
-for header in clmoe core moe; do
+for header in clmoe core moe primitives; do
     echo "#include <clmoe/$header.h>" >"$scratch/header.c"
     cp "$scratch/header.c" "$scratch/header.cpp"
     check "$header.h alone as C11" cc -std=c11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -I"$prefix/include" -fsyntax-only "$scratch/header.c"
@@ -58,7 +58,7 @@ library_is_quiet() {
     ! nm -D --undefined-only "$library" | awk '{print $2}' | sed 's/@.*//' | grep -xE 'printf|puts|putchar|exit|abort|_exit|atexit|perror'
 }
 [ "${library##*.}" = so ] && check "nothing in the library prints or exits" library_is_quiet
-for file in shared.h align.h serial/align.cl parallel/align.cl; do
+for file in shared.h parallel/group.cl {align,histogram,scan,scatter,sort}.h {serial,parallel}/{align,histogram,scan,scatter,sort}.cl; do
     check "kernel file $file" cmp "$source/cl/$file" "$prefix/share/clmoe/cl/$file"
 done
 echo "$passed passed, $failed failed"

@@ -38,12 +38,12 @@ static void test_paths(void **state) {
                        block = 1 + random_below(&random, 256);
         const uint32_t most = random_below(&random, 1u << (1 + random_below(&random, 20)));
         const uint32_t tokens = random_below(&random, most + 1);
-        const uint32_t size = kernel_class == CLMOE_CLASS_SERIAL ? 1 : clmoe_tune_align_group_size(limits, buckets, 0);
+        const uint32_t size = kernel_class == CLMOE_CLASS_SERIAL ? 1 : clmoe_tune_group_size(limits, 0, align_local_items, buckets);
         assert_in_range(size, 1, limits->max_group_size);
         if (kernel_class == CLMOE_CLASS_PARALLEL)
             assert_true(4 * (uint64_t)align_local_items(buckets, size) <= limits->local_bytes);
-        const struct clmoe_align_shape largest = {most, top_k, buckets, block, max_rows(most, top_k, buckets, block)};
-        struct clmoe_align_shape shape = {tokens, top_k, buckets, block, max_rows(tokens, top_k, buckets, block)};
+        const struct clmoe_align_shape largest = {most, top_k, buckets, block, max_rows(most, top_k, buckets, block), 0};
+        struct clmoe_align_shape shape = {tokens, top_k, buckets, block, max_rows(tokens, top_k, buckets, block), 0};
         struct clmoe_align_path path;
         const uint32_t chunks = clmoe_tune_align_max_chunks(limits, kernel_class, size, &wanted, &largest);
         shape.capacity += block * random_below(&random, 1u << random_below(&random, 12));
@@ -69,9 +69,9 @@ static void test_small_parallel_calls_take_one_launch(void **state) {
     for (size_t d = 0; d < sizeof devices / sizeof *devices; ++d)
         for (uint32_t buckets = 1; buckets <= 1024; buckets += 31)
             for (uint32_t tokens = 0; tokens <= 256 && devices[d].max_iterations == 0; ++tokens) {
-                const struct clmoe_align_shape shape = {tokens, 8, buckets, 256, max_rows(tokens, 8, buckets, 256)};
+                const struct clmoe_align_shape shape = {tokens, 8, buckets, 256, max_rows(tokens, 8, buckets, 256), 0};
                 struct clmoe_align_path path;
-                const uint32_t size = devices[d].local_bytes == 0 ? 1 : clmoe_tune_align_group_size(&devices[d], buckets, 0);
+                const uint32_t size = devices[d].local_bytes == 0 ? 1 : clmoe_tune_group_size(&devices[d], 0, align_local_items, buckets);
                 const clmoe_class kernel_class = devices[d].local_bytes == 0 ? CLMOE_CLASS_SERIAL : CLMOE_CLASS_PARALLEL;
                 assert_null(clmoe_tune_align(&devices[d], kernel_class, size, &none, &shape, &path));
                 assert_int_equal(path.num_launches, 1);
@@ -117,11 +117,51 @@ static void test_bytes(void **state) {
     clmoe_context_destroy(context);
 }
 
+/* 3 n items of a scan; 20 bytes for each pair of 32-bit key and value and each pass of a sort; a histogram reads its samples once. */
+static void test_bytes_of_primitives(void **state) {
+    (void)state;
+    clmoe_context *context = fixture_context(fixture_pair());
+    assert_non_null(context);
+    static const uint32_t items[] = {0, 1, 1000, 2048, 2049, 65536, 65537, 1000000, 10000000};
+    const clmoe_scan_desc scan = {.max_items = 10000000};
+    const clmoe_sort_desc sort = {.max_items = 10000000, .value_bytes = 4};
+    const clmoe_histogram_desc histogram = {.max_items = 10000000, .num_bins = 256};
+    const clmoe_scatter_desc gather = {.max_items = 10000000, .max_rows = 10000000, .row_bytes = 4};
+    clmoe_plan *plans[4];
+    assert_int_equal(clmoe_scan_plan_create(context, &scan, &plans[0]), CLMOE_SUCCESS);
+    assert_int_equal(clmoe_sort_plan_create(context, &sort, &plans[1]), CLMOE_SUCCESS);
+    assert_int_equal(clmoe_histogram_plan_create(context, &histogram, &plans[2]), CLMOE_SUCCESS);
+    assert_int_equal(clmoe_gather_plan_create(context, &gather, &plans[3]), CLMOE_SUCCESS);
+    for (size_t i = 0; i < sizeof items / sizeof *items; ++i) {
+        const uint64_t n = items[i];
+        clmoe_plan_info info[4];
+        for (size_t p = 0; p < 4; ++p) {
+            const clmoe_status status = clmoe_plan_describe(plans[p], items[i], &info[p]);
+            if (status == CLMOE_UNSUPPORTED && fixture_pair_has("rusticl"))
+                memset(&info[p], 0, sizeof info[p]);
+            else
+                assert_int_equal(status, CLMOE_SUCCESS);
+            assert_true(info[p].num_launches <= (p == 1 ? 12 : 2));
+            if (n <= 2048 && !fixture_pair_has("rusticl"))
+                assert_int_equal(info[p].num_launches, 1);
+        }
+        const uint64_t scan_groups = info[0].num_groups, sort_groups = info[1].num_groups, histogram_groups = info[2].num_groups;
+        assert_true(info[0].bytes_read + info[0].bytes_written <= 12 * n + 4 * scan_groups * (1 + scan_groups));
+        assert_true(info[1].bytes_read + info[1].bytes_written <= 4 * (20 * n + 4 * 256 * 5 * sort_groups * (sort_groups <= 8 ? 8 : 1)));
+        assert_true(info[2].bytes_read + info[2].bytes_written <= 4 * n + 4 * 257 * (1 + 2 * histogram_groups));
+        assert_true(info[3].bytes_read + info[3].bytes_written <= 12 * n);
+    }
+    for (size_t p = 0; p < 4; ++p)
+        clmoe_plan_destroy(plans[p]);
+    clmoe_context_destroy(context);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_small_parallel_calls_take_one_launch),
         cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_bytes_of_primitives),
     };
     return cmocka_run_group_tests_name("tuning", tests, NULL, NULL);
 }

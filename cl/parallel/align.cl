@@ -6,42 +6,34 @@
  *   offsets  column sums over the chunks, for calls with many of them   -> table rows 0 ... num_chunks
  *   place    segments from the counts, my share of padding and blocks, then my pairs, tile by tile
  *
- * Rank inside a tile, without a vote, a shuffle or a known hardware width: every work-item sets the bit of its lane in
- * mask[slice of 32][bucket]; after a barrier its rank is the number of bits set before its own. OR does not depend on order, so the
- * rank does not either.
- *
- * No group waits for another one. Trip counts of loops are the same for all work-items of a group, so every barrier is reached by all,
- * and `index = base + lid; if (index < n)` takes the place of a loop over lid: PoCL 3.1 miscompiles the latter after a barrier.
- *
  * Whoever compiles this defines W, and ID and narrow_id() as for the serial class.
  */
-#define LOCAL_FENCE() barrier(CLK_LOCAL_MEM_FENCE)
-
-/* Slices of local memory; align_local_items() of the host adds up the same. */
+/* Slices of a group's scratch memory; align_local_items() of the host adds up the same. */
 struct align_local {
-    local u32 *next_row;  /* [num_buckets] */
-    local u32 *first_row; /* [num_buckets + 1] */
-    local u32 *region;    /* counts [num_buckets + 3], then offsets [num_buckets + 1], then masks [slice][num_buckets] */
-    local u32 *scan;      /* [2][W] */
-    local u32 *sums;      /* [3]: invalid, foreign, used experts */
+    SCRATCH u32 *next_row;  /* [num_buckets] */
+    SCRATCH u32 *first_row; /* [num_buckets + 1] */
+    SCRATCH u32 *region;    /* counts [num_buckets + 3], then offsets [num_buckets + 1], then masks [slice][num_buckets] */
+    SCRATCH u32 *scan;      /* [2][W] */
+    SCRATCH u32 *sums;      /* [3]: invalid, foreign, used experts */
 };
 
-static inline struct align_local align_slice_local(struct align_params p, local u32 *memory) {
+/* This group's own scratch memory. */
+static inline SCRATCH u32 *align_scratch(struct align_params p, SCRATCH u32 *memory) {
+#ifdef SCRATCH_IS_GLOBAL
+    memory += p.scratch_at + get_group_id(0) * p.scratch_items;
+#endif
+    return memory;
+}
+
+static inline struct align_local align_slice_local(struct align_params p, SCRATCH u32 *memory) {
     struct align_local l;
+    memory = align_scratch(p, memory);
     l.next_row = memory;
     l.first_row = l.next_row + p.num_buckets;
     l.region = l.first_row + p.num_buckets + 1;
     l.scan = l.region + align_region_items(p.num_buckets, W);
     l.sums = l.scan + 2 * W;
     return l;
-}
-
-static inline void align_zero_local(local u32 *items, u32 n) {
-    for (u32 base = 0; base < n; base += W) {
-        const u32 i = base + (u32)get_local_id(0);
-        if (i < n)
-            items[i] = 0;
-    }
 }
 
 /* Where an array with rows of top_k items, `stride` apart, keeps the item of a pair. */
@@ -55,15 +47,15 @@ static inline u32 align_load_bucket(struct align_params p, ALIGN_INPUTS, u32 pai
 }
 
 /* Pairs [first, last) by bucket -> counts [num_buckets + 3]. sync: none before the first barrier inside; counts are complete on return. */
-static inline void align_count_pairs(struct align_params p, ALIGN_INPUTS, u32 first, u32 last, local u32 *counts) {
-    align_zero_local(counts, p.num_buckets + ALIGN_EXTRA_COLUMNS);
-    LOCAL_FENCE();
+static inline void align_count_pairs(struct align_params p, ALIGN_INPUTS, u32 first, u32 last, SCRATCH u32 *counts) {
+    group_zero(counts, p.num_buckets + ALIGN_EXTRA_COLUMNS);
+    GROUP_FENCE();
     for (u32 base = first; base < last; base += W) {
         const u32 pair = base + (u32)get_local_id(0);
         if (pair < last)
-            atomic_inc(&counts[align_load_bucket(p, topk_ids, expert_map, row_mask, num_tokens_device, pair)]);
+            atomic_inc((volatile SCRATCH u32 *)&counts[align_load_bucket(p, topk_ids, expert_map, row_mask, num_tokens_device, pair)]);
     }
-    LOCAL_FENCE();
+    GROUP_FENCE();
 }
 
 static inline u32 align_true_pairs(struct align_params p, global const i32 *num_tokens_device) {
@@ -82,19 +74,19 @@ static inline void align_scan_buckets(struct align_params p, struct align_local 
             rows += p.block_size * align_num_blocks(count, p.block_size);
             pairs += count;
             if (count != 0 && !(p.foreign == ALIGN_BUCKET && bucket == 0))
-                atomic_inc(&l.sums[2]);
+                atomic_inc((volatile SCRATCH u32 *)&l.sums[2]);
         }
     }
     l.scan[lid] = rows;
     l.scan[W + lid] = pairs;
-    LOCAL_FENCE();
+    GROUP_FENCE();
     for (u32 reach = 1; reach < W; reach *= 2) {
         const u32 rows_before = lid >= reach ? l.scan[lid - reach] : 0;
         const u32 pairs_before = lid >= reach ? l.scan[W + lid - reach] : 0;
-        LOCAL_FENCE();
+        GROUP_FENCE();
         l.scan[lid] += rows_before;
         l.scan[W + lid] += pairs_before;
-        LOCAL_FENCE();
+        GROUP_FENCE();
     }
     u32 row = l.scan[lid] - rows, offset = l.scan[W + lid] - pairs;
     for (u32 i = 0; i < run; ++i) {
@@ -111,11 +103,11 @@ static inline void align_scan_buckets(struct align_params p, struct align_local 
         l.first_row[p.num_buckets] = row;
         l.region[p.num_buckets] = offset;
     }
-    LOCAL_FENCE();
+    GROUP_FENCE();
 }
 
 /* The last bucket whose entry is <= value: entries [num_buckets + 1] ascend, and value lies below the last one. */
-static inline u32 align_find_bucket(local const u32 *entries, u32 num_buckets, u32 value) {
+static inline u32 align_find_bucket(SCRATCH const u32 *entries, u32 num_buckets, u32 value) {
     u32 low = 0, high = num_buckets;
     while (high - low > 1) {
         const u32 middle = low + (high - low) / 2;
@@ -128,7 +120,7 @@ static inline u32 align_find_bucket(local const u32 *entries, u32 num_buckets, u
 }
 
 /* As above for the padding rows: those in front of bucket e number first_row[e] - offset[e]. */
-static inline u32 align_find_padding(local const u32 *first_row, local const u32 *offset, u32 num_buckets, u32 value) {
+static inline u32 align_find_padding(SCRATCH const u32 *first_row, SCRATCH const u32 *offset, u32 num_buckets, u32 value) {
     u32 low = 0, high = num_buckets;
     while (high - low > 1) {
         const u32 middle = low + (high - low) / 2;
@@ -155,7 +147,7 @@ static inline void align_lay_out(struct align_params p, struct align_outputs out
                 const u32 count = l.region[next] - l.region[bucket];
                 align_put_segment(p, out, bucket, l.first_row[bucket], l.region[bucket], count);
                 if (count != 0 && (p.has & ALIGN_HAS_STATUS) && align_label_of(p, expert_map, bucket) < 0)
-                    atomic_add(&l.sums[1], count);
+                    atomic_add((volatile SCRATCH u32 *)&l.sums[1], count);
             }
         }
 
@@ -186,7 +178,7 @@ static inline void align_lay_out(struct align_params p, struct align_outputs out
             align_put_padding(p, out, i + num_placed);
         }
     }
-    LOCAL_FENCE();
+    GROUP_FENCE();
 
     if (group == 0 && lid == 0) {
         out.num_tokens_post_padded[0] = (i32)num_rows;
@@ -198,45 +190,22 @@ static inline void align_lay_out(struct align_params p, struct align_outputs out
         if (bucket < p.num_buckets)
             l.next_row[bucket] += l.first_row[bucket];
     }
-    align_zero_local(l.region, ceil_div(W, 32) * p.num_buckets);
-    LOCAL_FENCE();
+    group_zero(l.region, ceil_div(W, 32) * p.num_buckets);
+    GROUP_FENCE();
 }
 
 /* Pairs [first, last) to their rows; those from true_pairs on are placed nowhere. */
 static inline void align_place_pairs(struct align_params p, struct align_outputs out, ALIGN_INPUTS, u32 first, u32 last, u32 true_pairs,
                                      struct align_local l) {
-    const u32 lid = (u32)get_local_id(0), slice = lid / 32, below = (1u << lid % 32) - 1;
     for (u32 base = first; base < last; base += W) {
-        const u32 pair = base + lid;
+        const u32 pair = base + (u32)get_local_id(0);
         u32 bucket = p.num_buckets;
         if (pair < last && pair < true_pairs)
             bucket = align_load_bucket(p, topk_ids, expert_map, row_mask, num_tokens_device, pair);
-        const bool is_placed = bucket < p.num_buckets;
-        local u32 *mask = l.region + (is_placed ? bucket : 0);
-        if (is_placed)
-            atomic_or(&mask[slice * p.num_buckets], below + 1);
-        LOCAL_FENCE();
-
-        u32 row = 0, lower = 0, later = 0;
-        if (is_placed) {
-            row = l.next_row[bucket];
-            for (u32 s = 0; s < ceil_div(W, 32); ++s) {
-                const u32 lanes = mask[s * p.num_buckets];
-                const u32 before = s < slice ? lanes : s == slice ? lanes & below : 0;
-                row += popcount(before);
-                lower = s == slice ? before : lower;
-                later |= s > slice ? lanes : s == slice ? lanes & ~below & ~(below + 1) : 0;
-            }
-        }
-        LOCAL_FENCE();
-
-        if (is_placed && later == 0)
-            l.next_row[bucket] = row + 1; /* I am the tile's last pair of this bucket */
-        if (is_placed && lower == 0)
-            mask[slice * p.num_buckets] = 0; /* I am the slice's first: one writer for each word */
+        const u32 row = group_take_rows(l.next_row, l.region, p.num_buckets, bucket);
         if (pair < last)
-            align_put(p, out, pair, (p.has & ALIGN_HAS_WEIGHTS) ? align_at(p, pair, p.weights_stride) : 0, is_placed ? (i32)row : -1);
-        LOCAL_FENCE();
+            align_put(p, out, pair, (p.has & ALIGN_HAS_WEIGHTS) ? align_at(p, pair, p.weights_stride) : 0,
+                      bucket < p.num_buckets ? (i32)row : -1);
     }
 }
 
@@ -246,9 +215,10 @@ static inline void align_place_pairs(struct align_params p, struct align_outputs
  * sync  all work-items of a group reach every barrier
  */
 kernel __attribute__((reqd_work_group_size(W, 1, 1))) void align_count(struct align_params p, ALIGN_INPUTS, global u32 *table,
-                                                                       local u32 *memory) {
+                                                                       SCRATCH u32 *memory) {
     const u32 lid = (u32)get_local_id(0), chunk = (u32)get_group_id(0), num_columns = p.num_buckets + ALIGN_EXTRA_COLUMNS;
     num_tokens_device += p.num_tokens_device_at;
+    memory = align_scratch(p, memory);
     const u32 last = p.top_k * share_begin(p.num_tokens, p.num_chunks, chunk + 1), true_pairs = align_true_pairs(p, num_tokens_device);
     align_count_pairs(p, topk_ids + p.topk_ids_at, expert_map + p.expert_map_at, row_mask + p.row_mask_at, num_tokens_device,
                       p.top_k * share_begin(p.num_tokens, p.num_chunks, chunk), last < true_pairs ? last : true_pairs, memory);
@@ -286,7 +256,7 @@ kernel __attribute__((reqd_work_group_size(W, 1, 1))) void align_offsets(struct 
  * sync  all work-items of a group reach every barrier
  */
 kernel __attribute__((reqd_work_group_size(W, 1, 1))) void align_place(struct align_params p, ALIGN_INPUTS, ALIGN_OUTPUTS,
-                                                                       global const u32 *table, local u32 *memory) {
+                                                                       global const u32 *table, SCRATCH u32 *memory) {
     const struct align_outputs out = ALIGN_OUTPUTS_AT(p);
     const struct align_local l = align_slice_local(p, memory);
     const u32 lid = (u32)get_local_id(0), group = (u32)get_group_id(0), num_columns = p.num_buckets + ALIGN_EXTRA_COLUMNS;
@@ -320,7 +290,7 @@ kernel __attribute__((reqd_work_group_size(W, 1, 1))) void align_place(struct al
             }
         }
     }
-    LOCAL_FENCE();
+    GROUP_FENCE();
     align_lay_out(p, out, expert_map, l);
     if (group < p.num_chunks) /* the same for the whole group */
         align_place_pairs(p, out, topk_ids, expert_map, row_mask, num_tokens_device,
@@ -333,7 +303,7 @@ kernel __attribute__((reqd_work_group_size(W, 1, 1))) void align_place(struct al
  * pre            one group, num_chunks = 1
  */
 kernel __attribute__((reqd_work_group_size(W, 1, 1))) void align_one(struct align_params p, ALIGN_INPUTS, ALIGN_OUTPUTS,
-                                                                     local u32 *memory) {
+                                                                     SCRATCH u32 *memory) {
     const struct align_outputs out = ALIGN_OUTPUTS_AT(p);
     const struct align_local l = align_slice_local(p, memory);
     const u32 lid = (u32)get_local_id(0);
@@ -344,13 +314,13 @@ kernel __attribute__((reqd_work_group_size(W, 1, 1))) void align_one(struct alig
     const u32 true_pairs = align_true_pairs(p, num_tokens_device);
 
     align_count_pairs(p, topk_ids, expert_map, row_mask, num_tokens_device, 0, true_pairs, l.region);
-    align_zero_local(l.next_row, p.num_buckets);
+    group_zero(l.next_row, p.num_buckets);
     if (lid == 0) {
         l.sums[0] = l.region[p.num_buckets + ALIGN_INVALID];
         l.sums[1] = l.region[p.num_buckets + ALIGN_FOREIGN];
         l.sums[2] = 0;
     }
-    LOCAL_FENCE();
+    GROUP_FENCE();
     align_lay_out(p, out, expert_map, l);
     align_place_pairs(p, out, topk_ids, expert_map, row_mask, num_tokens_device, 0, p.num_tokens * p.top_k, true_pairs, l);
 }

@@ -88,13 +88,22 @@ static inline void align_walk_buckets(struct align_params p, struct align_output
     }
 }
 
-/* All of the result but the pairs. */
+/* All of the result but the pairs. What a small plain call does not ask for is spelt out in constants, which keeps its walk in registers.
+ */
 static inline void align_lay_out(struct align_params p, struct align_outputs out, global const i32 *expert_map, global const u32 *table,
                                  global u32 *next_row, u32 group, u32 num_groups) {
-    if (group == 0 && (p.has & (ALIGN_HAS_COUNTS | ALIGN_HAS_OFFSETS | ALIGN_HAS_PADDED_OFFSETS | ALIGN_HAS_STATUS)))
+    const u32 reports = ALIGN_HAS_COUNTS | ALIGN_HAS_OFFSETS | ALIGN_HAS_PADDED_OFFSETS | ALIGN_HAS_STATUS;
+    const u32 extras = ALIGN_HAS_MAP | ALIGN_HAS_ROWS_VALID | ALIGN_HAS_WEIGHTS;
+    if (num_groups == 1 && p.num_chunks == 1 && !p.is_prefixed && !(p.has & (reports | extras))) {
+        p.has &= ~(reports | extras);
+        p.num_chunks = 1;
+        p.is_prefixed = 0;
+        align_walk_buckets(p, out, expert_map, table, next_row, 0, 1, false);
+    } else if (group == 0 && (p.has & reports)) {
         align_walk_buckets(p, out, expert_map, table, next_row, group, num_groups, true);
-    else
+    } else {
         align_walk_buckets(p, out, expert_map, table, next_row, group, num_groups, false);
+    }
 }
 
 /* align_offsets - counts of each chunk become counts of the chunks before it; the totals go to row num_chunks.

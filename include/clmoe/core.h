@@ -4,7 +4,7 @@
  *
  *     context   a device and how to run on it       created once
  *     plan      one operator, shaped and compiled   created once per shape
- *     enqueue   one to three kernel launches        as often as you like
+ *     enqueue   a few kernel launches               as often as you like
  *
  * Creating may compile, allocate and take seconds. Enqueueing does none of that: it checks sizes, sets kernel arguments and launches.
  * It never allocates device memory, copies, fills, reads back, waits or flushes, and keeps nothing between calls.

@@ -45,7 +45,7 @@ typedef enum clmoe_foreign { CLMOE_FOREIGN_DROP = 0, CLMOE_FOREIGN_KEEP = 1, CLM
 typedef struct clmoe_align_desc {
     uint32_t max_tokens;   /* largest T of any call; max_tokens * K and the rows that it may need stay below 2^31 */
     uint32_t top_k;        /* K >= 1 */
-    uint32_t num_experts;  /* E, 1 ... 2^31 - 1; the parallel class takes what fits its local memory, 1024 on every device with 32 KiB */
+    uint32_t num_experts;  /* E, 1 ... 2^31 - 1; the parallel class is fast while its tables fit local memory: 1024 in 32 KiB */
     uint32_t block_size;   /* B, 1 ... 2^31 - 1, any value */
     clmoe_id_type id_type; /* of topk_ids */
     clmoe_foreign foreign;

@@ -5,6 +5,11 @@
 #include "report.h"
 
 outcome command_devices(int argc, char **argv);
+outcome command_histogram(int argc, char **argv);
+outcome command_scan(int argc, char **argv);
+outcome command_sort(int argc, char **argv);
+outcome command_scatter(int argc, char **argv);
+outcome command_gather(int argc, char **argv);
 outcome command_align(int argc, char **argv);
 outcome command_verify(int argc, char **argv);
 outcome command_advise(int argc, char **argv);

@@ -10,6 +10,11 @@ static const struct {
     const char *purpose;
 } commands[] = {
     {"devices", command_devices, "lists every platform and device, and which kernels each gets"},
+    {"histogram", command_histogram, "counts how often each of the integers 0 ... B-1 is there"},
+    {"scan", command_scan, "sums all items before, or up to, each item"},
+    {"sort", command_sort, "sorts keys, with values that go along, or tells their places (argsort)"},
+    {"scatter", command_scatter, "puts rows or items to the places that an index tells"},
+    {"gather", command_gather, "takes rows or items from the places that an index tells"},
     {"align", command_align, "sorts (token, slot) pairs by expert, padded to blocks; explains and draws it"},
     {"verify", command_verify, "checks what another engine's align produced"},
     {"advise", command_advise, "which block size to take for these ids"},

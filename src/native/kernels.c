@@ -8,12 +8,17 @@
 /* What OpenCL C has and C has not. */
 #define CLMOE_KERNEL
 #define kernel static
+#define inline __inline__ __attribute__((always_inline)) /* as OpenCL compilers do: flags that a caller passes as constants fold away */
 #define global
 static _Thread_local uint32_t this_group, this_num_groups;
 #define get_group_id(dimension) this_group
 #define get_num_groups(dimension) this_num_groups
 
 #include "../../cl/align.h"
+#include "../../cl/histogram.h"
+#include "../../cl/scan.h"
+#include "../../cl/scatter.h"
+#include "../../cl/sort.h"
 
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
@@ -22,25 +27,30 @@ static _Thread_local uint32_t this_group, this_num_groups;
 #define BYTES(type, i) (*(const type *)arguments[i])
 #define MEMORY(type, i) ((type *)(uintptr_t)arguments[i])
 
-/* align: the same arguments for each type of id. */
+/* A function that runs `kernel` of the present variant with these arguments. */
+#define RUNNER(kernel_name, ...)                                                                                                           \
+    static void NAME(run_##kernel_name)(const void *const *arguments, uint32_t group, uint32_t num_groups) {                               \
+        this_group = group, this_num_groups = num_groups;                                                                                  \
+        NAME(kernel_name)(__VA_ARGS__);                                                                                                    \
+    }
+/* The same for a kernel that all variants share. */
+#define SHARED_RUNNER(kernel_name, ...)                                                                                                    \
+    static void run_##kernel_name(const void *const *arguments, uint32_t group, uint32_t num_groups) {                                     \
+        this_group = group, this_num_groups = num_groups;                                                                                  \
+        kernel_name(__VA_ARGS__);                                                                                                          \
+    }
+
+/* ---- align: a variant for each type of id ---- */
+
 #define ALIGN_INPUT_ARGUMENTS                                                                                                              \
     BYTES(struct align_params, 0), MEMORY(const ID, 1), MEMORY(const i32, 2), MEMORY(const u8, 3), MEMORY(const i32, 4)
 #define ALIGN_OUTPUT_ARGUMENTS                                                                                                             \
     MEMORY(const u32, 5), MEMORY(i32, 6), MEMORY(i32, 7), MEMORY(i32, 8), MEMORY(i32, 9), MEMORY(i32, 10), MEMORY(i32, 11),                \
         MEMORY(i32, 12), MEMORY(i32, 13), MEMORY(u32, 14), MEMORY(i32, 15)
 #define ALIGN_RUNNERS                                                                                                                      \
-    static void NAME(run_align_one)(const void *const *arguments, uint32_t group, uint32_t num_groups) {                                   \
-        this_group = group, this_num_groups = num_groups;                                                                                  \
-        NAME(align_one)(ALIGN_INPUT_ARGUMENTS, ALIGN_OUTPUT_ARGUMENTS, MEMORY(u32, 16));                                                   \
-    }                                                                                                                                      \
-    static void NAME(run_align_count)(const void *const *arguments, uint32_t group, uint32_t num_groups) {                                 \
-        this_group = group, this_num_groups = num_groups;                                                                                  \
-        NAME(align_count)(ALIGN_INPUT_ARGUMENTS, MEMORY(u32, 5));                                                                          \
-    }                                                                                                                                      \
-    static void NAME(run_align_place)(const void *const *arguments, uint32_t group, uint32_t num_groups) {                                 \
-        this_group = group, this_num_groups = num_groups;                                                                                  \
-        NAME(align_place)(ALIGN_INPUT_ARGUMENTS, ALIGN_OUTPUT_ARGUMENTS, MEMORY(u32, 16));                                                 \
-    }
+    RUNNER(align_one, ALIGN_INPUT_ARGUMENTS, ALIGN_OUTPUT_ARGUMENTS, MEMORY(u32, 16))                                                      \
+    RUNNER(align_count, ALIGN_INPUT_ARGUMENTS, MEMORY(u32, 5))                                                                             \
+    RUNNER(align_place, ALIGN_INPUT_ARGUMENTS, ALIGN_OUTPUT_ARGUMENTS, MEMORY(u32, 16))
 
 #define VARIANT i32
 #define ID i32
@@ -69,42 +79,261 @@ ALIGN_RUNNERS
 #undef ID
 #undef VARIANT
 
-#define narrow_id(id) ((i32)(id))
 #define VARIANT i16
 #define ID i16
+#define narrow_id(id) ((i32)(id))
 #include "../../cl/serial/align.cl"
 ALIGN_RUNNERS
+#undef narrow_id
 #undef ID
 #undef VARIANT
 
 #define VARIANT u8
 #define ID u8
+#define narrow_id(id) ((i32)(id))
 #include "../../cl/serial/align.cl"
 ALIGN_RUNNERS
+#undef narrow_id
 #undef ID
 #undef VARIANT
-#undef narrow_id
 
-static void run_align_offsets(const void *const *arguments, uint32_t group, uint32_t num_groups) {
-    this_group = group, this_num_groups = num_groups;
-    align_offsets(BYTES(struct align_params, 0), MEMORY(u32, 1));
+SHARED_RUNNER(align_offsets, BYTES(struct align_params, 0), MEMORY(u32, 1))
+
+/* ---- histogram: a variant for each type of sample ---- */
+
+#define HISTOGRAM_RUNNERS                                                                                                                  \
+    RUNNER(histogram_one, BYTES(struct histogram_params, 0), MEMORY(const SAMPLE, 1), MEMORY(u32, 2), MEMORY(u32, 3))                      \
+    RUNNER(histogram_count, BYTES(struct histogram_params, 0), MEMORY(const SAMPLE, 1), MEMORY(u32, 2))
+
+#define VARIANT u32
+#define SAMPLE u32
+#include "../../cl/serial/histogram.cl"
+HISTOGRAM_RUNNERS
+#undef SAMPLE
+#undef VARIANT
+
+#define VARIANT i32
+#define SAMPLE i32
+#include "../../cl/serial/histogram.cl"
+HISTOGRAM_RUNNERS
+#undef SAMPLE
+#undef VARIANT
+
+#define VARIANT u64
+#define SAMPLE u64
+#include "../../cl/serial/histogram.cl"
+HISTOGRAM_RUNNERS
+#undef SAMPLE
+#undef VARIANT
+
+#define VARIANT i64
+#define SAMPLE i64
+#include "../../cl/serial/histogram.cl"
+HISTOGRAM_RUNNERS
+#undef SAMPLE
+#undef VARIANT
+
+#define VARIANT u16
+#define SAMPLE u16
+#include "../../cl/serial/histogram.cl"
+HISTOGRAM_RUNNERS
+#undef SAMPLE
+#undef VARIANT
+
+#define VARIANT i16
+#define SAMPLE i16
+#include "../../cl/serial/histogram.cl"
+HISTOGRAM_RUNNERS
+#undef SAMPLE
+#undef VARIANT
+
+#define VARIANT u8
+#define SAMPLE u8
+#include "../../cl/serial/histogram.cl"
+HISTOGRAM_RUNNERS
+#undef SAMPLE
+#undef VARIANT
+
+#define VARIANT i8
+#define SAMPLE i8
+#include "../../cl/serial/histogram.cl"
+HISTOGRAM_RUNNERS
+#undef SAMPLE
+#undef VARIANT
+
+SHARED_RUNNER(histogram_sum, BYTES(struct histogram_params, 0), MEMORY(const u32, 1), MEMORY(u32, 2), MEMORY(u32, 3))
+
+/* ---- scan: a variant for each width ---- */
+
+#define SCAN_RUNNERS                                                                                                                       \
+    RUNNER(scan_sums, BYTES(struct scan_params, 0), MEMORY(const ITEM, 1), MEMORY(ITEM, 2))                                                \
+    RUNNER(scan_place, BYTES(struct scan_params, 0), MEMORY(const ITEM, 1), MEMORY(ITEM, 2), MEMORY(const ITEM, 3))
+
+#define VARIANT u32
+#define ITEM u32
+#include "../../cl/serial/scan.cl"
+SCAN_RUNNERS
+#undef ITEM
+#undef VARIANT
+
+#define VARIANT u64
+#define ITEM u64
+#include "../../cl/serial/scan.cl"
+SCAN_RUNNERS
+#undef ITEM
+#undef VARIANT
+
+/* ---- scatter and gather: a variant for each type of index ---- */
+
+/* A copy of an element should not cost a call: the lengths of elements are constants to the compiler. */
+static inline void copy_bytes(u8 *to, const u8 *from, u32 num_bytes, u32 word_bytes) {
+    (void)word_bytes;
+    switch (num_bytes) {
+    case 1: *to = *from; break;
+    case 2: memcpy(to, from, 2); break;
+    case 4: memcpy(to, from, 4); break;
+    case 8: memcpy(to, from, 8); break;
+    case 16: memcpy(to, from, 16); break;
+    default: memcpy(to, from, num_bytes);
+    }
 }
+
+static inline void zero_bytes(u8 *to, u32 num_bytes) {
+    memset(to, 0, num_bytes);
+}
+
+#define SCATTER_ARGUMENTS                                                                                                                  \
+    BYTES(struct scatter_params, 0), MEMORY(const u8, 1), MEMORY(const INDEX, 2), MEMORY(u8, 3), MEMORY(u32, 4), MEMORY(u32, 5)
+#define SCATTER_RUNNERS                                                                                                                    \
+    RUNNER(scatter_copy, SCATTER_ARGUMENTS)                                                                                                \
+    RUNNER(gather_copy, SCATTER_ARGUMENTS)
+
+#define VARIANT u32
+#define INDEX u32
+#include "../../cl/serial/scatter.cl"
+SCATTER_RUNNERS
+#undef INDEX
+#undef VARIANT
+
+#define VARIANT i32
+#define INDEX i32
+#include "../../cl/serial/scatter.cl"
+SCATTER_RUNNERS
+#undef INDEX
+#undef VARIANT
+
+#define VARIANT u64
+#define INDEX u64
+#include "../../cl/serial/scatter.cl"
+SCATTER_RUNNERS
+#undef INDEX
+#undef VARIANT
+
+#define VARIANT i64
+#define INDEX i64
+#include "../../cl/serial/scatter.cl"
+SCATTER_RUNNERS
+#undef INDEX
+#undef VARIANT
+
+SHARED_RUNNER(scatter_sum, BYTES(struct scatter_params, 0), MEMORY(const u32, 1), MEMORY(u32, 2))
+
+/* ---- sort: a variant for each width of keys and values ---- */
+
+#define SORT_RUNNERS                                                                                                                       \
+    RUNNER(sort_one, BYTES(struct sort_params, 0), MEMORY(const KEY, 1), MEMORY(const VALUE, 2), MEMORY(KEY, 3), MEMORY(VALUE, 4),         \
+           MEMORY(KEY, 5), MEMORY(VALUE, 6), MEMORY(u32, 7))                                                                               \
+    RUNNER(sort_count, BYTES(struct sort_params, 0), MEMORY(const KEY, 1), MEMORY(u32, 2))                                                 \
+    RUNNER(sort_place, BYTES(struct sort_params, 0), MEMORY(const KEY, 1), MEMORY(const VALUE, 2), MEMORY(KEY, 3), MEMORY(VALUE, 4),       \
+           MEMORY(u32, 5))
+
+#define VARIANT k32v32
+#define KEY u32
+#define VALUE u32
+#include "../../cl/serial/sort.cl"
+SORT_RUNNERS
+#undef VALUE
+#undef KEY
+#undef VARIANT
+
+#define VARIANT k32v64
+#define KEY u32
+#define VALUE u64
+#include "../../cl/serial/sort.cl"
+SORT_RUNNERS
+#undef VALUE
+#undef KEY
+#undef VARIANT
+
+#define VARIANT k64v32
+#define KEY u64
+#define VALUE u32
+#include "../../cl/serial/sort.cl"
+SORT_RUNNERS
+#undef VALUE
+#undef KEY
+#undef VARIANT
+
+#define VARIANT k64v64
+#define KEY u64
+#define VALUE u64
+#include "../../cl/serial/sort.cl"
+SORT_RUNNERS
+#undef VALUE
+#undef KEY
+#undef VARIANT
+
+SHARED_RUNNER(sort_offsets, BYTES(struct sort_params, 0), MEMORY(u32, 1))
+
+/* ---- The table ---- */
 
 #ifndef CLMOE_NATIVE_LEVEL
 #define CLMOE_NATIVE_LEVEL base
 #endif
 clmoe_native_kernel *JOIN(clmoe_native_find_kernel, CLMOE_NATIVE_LEVEL)(const char *name, const char *variant) {
-#define ALIGN_ENTRIES(variant)                                                                                                             \
-    {"align_one", #variant, run_align_one_##variant}, {"align_count", #variant, run_align_count_##variant},                                \
-        {"align_offsets", #variant, run_align_offsets}, {                                                                                  \
-        "align_place", #variant, run_align_place_##variant                                                                                 \
-    }
+#define ENTRY(name, variant)                                                                                                               \
+    { #name, #variant, run_##name##_##variant }
+#define SHARED_ENTRY(name)                                                                                                                 \
+    { #name, NULL, run_##name }
+#define ALIGN(variant) ENTRY(align_one, variant), ENTRY(align_count, variant), ENTRY(align_place, variant)
+#define HISTOGRAM(variant) ENTRY(histogram_one, variant), ENTRY(histogram_count, variant)
+#define SCAN(variant) ENTRY(scan_sums, variant), ENTRY(scan_place, variant)
+#define SCATTER(variant) ENTRY(scatter_copy, variant), ENTRY(gather_copy, variant)
+#define SORT(variant) ENTRY(sort_one, variant), ENTRY(sort_count, variant), ENTRY(sort_place, variant)
     static const struct {
-        const char *name, *variant;
+        const char *name, *variant; /* variant NULL: any */
         clmoe_native_kernel *run;
-    } entries[] = {ALIGN_ENTRIES(i32), ALIGN_ENTRIES(i64), ALIGN_ENTRIES(u32), ALIGN_ENTRIES(i16), ALIGN_ENTRIES(u8)};
+    } entries[] = {
+        ALIGN(i32),
+        ALIGN(i64),
+        ALIGN(u32),
+        ALIGN(i16),
+        ALIGN(u8),
+        SHARED_ENTRY(align_offsets),
+        HISTOGRAM(u32),
+        HISTOGRAM(i32),
+        HISTOGRAM(u64),
+        HISTOGRAM(i64),
+        HISTOGRAM(u16),
+        HISTOGRAM(i16),
+        HISTOGRAM(u8),
+        HISTOGRAM(i8),
+        SHARED_ENTRY(histogram_sum),
+        SCAN(u32),
+        SCAN(u64),
+        SCATTER(u32),
+        SCATTER(i32),
+        SCATTER(u64),
+        SCATTER(i64),
+        SHARED_ENTRY(scatter_sum),
+        SORT(k32v32),
+        SORT(k32v64),
+        SORT(k64v32),
+        SORT(k64v64),
+        SHARED_ENTRY(sort_offsets),
+    };
     for (size_t i = 0; i < sizeof entries / sizeof *entries; ++i)
-        if (strcmp(entries[i].name, name) == 0 && strcmp(entries[i].variant, variant) == 0)
+        if (strcmp(entries[i].name, name) == 0 && (entries[i].variant == NULL || strcmp(entries[i].variant, variant) == 0))
             return entries[i].run;
     return NULL;
 }

@@ -81,6 +81,8 @@ static struct text source_of(const struct clmoe_kernel_set *set, clmoe_class ker
     append_source(&text, "shared.h");
     snprintf(path, sizeof path, "%s.h", set->op);
     append_source(&text, path);
+    if (kernel_class == CLMOE_CLASS_PARALLEL)
+        append_source(&text, "parallel/group.cl");
     snprintf(path, sizeof path, "%s/%s.cl", kernel_class == CLMOE_CLASS_SERIAL ? "serial" : "parallel", set->op);
     append_source(&text, path);
     return text;

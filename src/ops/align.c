@@ -7,7 +7,7 @@
  * Only the last launch writes outputs.
  */
 #include "../../cl/align.h"
-#include "check.h"
+#include "call.h"
 #include "clmoe/moe.h"
 
 #include <inttypes.h>
@@ -20,14 +20,14 @@ struct align_plan {
     struct clmoe_plan base;
     clmoe_align_desc desc;
     uint32_t num_buckets;
+    uint32_t scratch_groups; /* groups of the parallel class whose tables are in the workspace, beyond local memory; 0 = in local memory */
 };
 
 /* ---- Shapes ---- */
 
 static const uint32_t id_bytes[] = {[CLMOE_ID_I32] = 4, [CLMOE_ID_I64] = 8, [CLMOE_ID_U32] = 4, [CLMOE_ID_I16] = 2, [CLMOE_ID_U8] = 1};
 
-/* narrow_id: to i32 so that negative stays negative and too large stays too large. */
-static const struct clmoe_kernel_set kernel_sets[] = {
+/* narrow_id: to i32 so that negative stays negative and too large stays too large. [with tables in the workspace][type of id] */
 #define ALIGN_KERNELS(variant_name, define_text)                                                                                           \
     {                                                                                                                                      \
         .op = "align", .variant = variant_name, .defines = define_text, .kernel_names = {                                                  \
@@ -37,13 +37,15 @@ static const struct clmoe_kernel_set kernel_sets[] = {
             [KERNEL_PLACE] = "align_place"                                                                                                 \
         }                                                                                                                                  \
     }
-    [CLMOE_ID_I32] = ALIGN_KERNELS("i32", "#define ID int\n#define narrow_id(id) (id)\n"),
-    [CLMOE_ID_I64] = ALIGN_KERNELS("i64", "#define ID long\n#define narrow_id(id) convert_int_sat(id)\n"),
-    [CLMOE_ID_U32] = ALIGN_KERNELS("u32", "#define ID uint\n#define narrow_id(id) convert_int_sat(id)\n"),
-    [CLMOE_ID_I16] = ALIGN_KERNELS("i16", "#define ID short\n#define narrow_id(id) ((int)(id))\n"),
-    [CLMOE_ID_U8] = ALIGN_KERNELS("u8", "#define ID uchar\n#define narrow_id(id) ((int)(id))\n"),
-#undef ALIGN_KERNELS
-};
+#define ALIGN_KERNEL_SETS(prefix)                                                                                                          \
+    {                                                                                                                                      \
+        [CLMOE_ID_I32] = ALIGN_KERNELS("i32", prefix "#define ID int\n#define narrow_id(id) (id)\n"),                                      \
+        [CLMOE_ID_I64] = ALIGN_KERNELS("i64", prefix "#define ID long\n#define narrow_id(id) convert_int_sat(id)\n"),                      \
+        [CLMOE_ID_U32] = ALIGN_KERNELS("u32", prefix "#define ID uint\n#define narrow_id(id) convert_int_sat(id)\n"),                      \
+        [CLMOE_ID_I16] = ALIGN_KERNELS("i16", prefix "#define ID short\n#define narrow_id(id) ((int)(id))\n"),                             \
+        [CLMOE_ID_U8] = ALIGN_KERNELS("u8", prefix "#define ID uchar\n#define narrow_id(id) ((int)(id))\n"),                               \
+    }
+static const struct clmoe_kernel_set kernel_sets[2][5] = {ALIGN_KERNEL_SETS(""), ALIGN_KERNEL_SETS("#define SCRATCH_IS_GLOBAL\n")};
 
 static uint32_t num_buckets_of(const clmoe_align_desc *desc) {
     return desc->num_experts + (desc->foreign == CLMOE_FOREIGN_BUCKET);
@@ -99,7 +101,8 @@ clmoe_status clmoe_align_max_rows(const clmoe_align_desc *desc, uint32_t num_tok
 }
 
 static struct clmoe_align_shape shape_of(const struct align_plan *plan, uint32_t num_tokens, uint32_t capacity) {
-    return (struct clmoe_align_shape){num_tokens, plan->desc.top_k, plan->num_buckets, plan->desc.block_size, capacity};
+    return (struct clmoe_align_shape){num_tokens, plan->desc.top_k,    plan->num_buckets, plan->desc.block_size,
+                                      capacity,   plan->scratch_groups};
 }
 
 /* Rows of the workspace table; the parallel class keeps next rows in local memory, and its single launch needs no table at all. */
@@ -140,46 +143,54 @@ static clmoe_status describe(const clmoe_plan *base, size_t num_tokens, clmoe_pl
         info->bytes_read += table_row * path.num_chunks + 2 * table_row * path.num_groups; /* offsets; place, its own row and the totals */
         info->bytes_written += table_row * (path.num_chunks + 1);
     }
-    if (is_local)
+    if (is_local && plan->scratch_groups == 0)
         info->local_bytes = 4 * align_local_items(plan->num_buckets, base->group_size);
     return CLMOE_SUCCESS;
 }
 
 clmoe_status clmoe_align_plan_create(clmoe_context *context, const clmoe_align_desc *desc, clmoe_plan **plan) {
     static const char function[] = "clmoe_align_plan_create";
-    if (context == NULL)
-        return CLMOE_INVALID_ARGUMENT;
-    if (desc == NULL || plan == NULL)
-        return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: %s: is NULL", function, desc == NULL ? "desc" : "plan");
+    clmoe_status status = clmoe_check_creation(context, desc, plan, function);
+    if (status != CLMOE_SUCCESS)
+        return status;
     const char *limit, *field = wrong_field(desc, &limit);
     if (field != NULL)
         return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: desc.%s: %s", function, field, limit);
 
     const clmoe_class kernel_class = context->info.kernel_class;
-    const bool is_parallel = kernel_class == CLMOE_CLASS_PARALLEL;
-    uint32_t group_size = 1;
-    if (is_parallel) {
-        if (desc->tuning.group_size > context->limits.max_group_size)
-            return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: desc.tuning.group_size: %u, this device takes at most %u", function,
-                              desc->tuning.group_size, context->limits.max_group_size);
-        group_size = clmoe_tune_align_group_size(&context->limits, num_buckets_of(desc), desc->tuning.group_size);
-        if (group_size == 0)
-            return clmoe_fail(context, CLMOE_UNSUPPORTED,
-                              "%s: desc.num_experts: %u need more than the %" PRIu64 " bytes of local memory of this device", function,
-                              desc->num_experts, context->limits.local_bytes);
+    uint32_t group_size;
+    status = clmoe_choose_group_size(context, function, &desc->tuning, align_local_items, num_buckets_of(desc), &group_size);
+    const bool is_wide = status == CLMOE_UNSUPPORTED; /* the tables do not fit local memory: they go to the workspace */
+    if (is_wide) {
+        const uint32_t wanted = desc->tuning.group_size != 0 ? desc->tuning.group_size : CLMOE_WIDE_GROUP_SIZE;
+        group_size = wanted < context->limits.max_group_size ? wanted : context->limits.max_group_size;
+        if (4 * align_local_items(num_buckets_of(desc), group_size) <= INT32_MAX)
+            status = CLMOE_SUCCESS;
+        else
+            status = clmoe_fail(context, status, "%s: desc.num_experts: %u need tables over 2^31 - 1 bytes", function, desc->num_experts);
     }
     clmoe_plan *base;
-    const clmoe_status status = clmoe_plan_new(context, sizeof(struct align_plan), &kernel_sets[desc->id_type], group_size,
-                                               is_parallel ? desc->tuning.group_size : 0, &base);
+    if (status == CLMOE_SUCCESS)
+        status = clmoe_plan_new(context, sizeof(struct align_plan), &kernel_sets[is_wide][desc->id_type], group_size,
+                                desc->tuning.group_size, &base);
     if (status != CLMOE_SUCCESS)
         return status;
     struct align_plan *made = (struct align_plan *)base;
     made->desc = *desc;
     made->num_buckets = num_buckets_of(desc);
     base->describe = describe;
+    made->scratch_groups = is_wide ? CLMOE_WIDE_GROUPS : 0;
     const struct clmoe_align_shape largest = shape_of(made, desc->max_tokens, (uint32_t)max_rows_of(desc, desc->max_tokens));
     const uint32_t chunks = clmoe_tune_align_max_chunks(&context->limits, kernel_class, base->group_size, &desc->tuning, &largest);
-    base->workspace_bytes = (size_t)(4 * table_rows(kernel_class, chunks) * align_table_stride(made->num_buckets));
+    uint64_t workspace_items = table_rows(kernel_class, chunks) * align_table_stride(made->num_buckets);
+    if (is_wide) {
+        made->scratch_groups = chunks > CLMOE_WIDE_GROUPS ? chunks : CLMOE_WIDE_GROUPS;
+        workspace_items += made->scratch_groups * align_local_items(made->num_buckets, base->group_size);
+        if (base->program.note[0] == '\0')
+            snprintf(base->program.note, sizeof base->program.note, "tables in the workspace: %u experts need more than the local memory",
+                     desc->num_experts);
+    }
+    base->workspace_bytes = (size_t)(4 * workspace_items);
     *plan = base;
     return CLMOE_SUCCESS;
 }
@@ -214,16 +225,8 @@ static uint64_t strided_items(uint32_t rows, uint32_t row_items, uint32_t stride
     return rows == 0 ? 0 : (uint64_t)(rows - 1) * stride + row_items;
 }
 
-static struct clmoe_view input(const char *name, const clmoe_buffer *buffer, uint64_t num_items, uint32_t item_bytes, bool is_required) {
-    return (struct clmoe_view){name, buffer, num_items, item_bytes, .is_output = false, .is_required = is_required, .is_exact = false};
-}
-
-static struct clmoe_view output(const char *name, const clmoe_buffer *buffer, uint64_t num_items, bool is_required) {
-    return (struct clmoe_view){name, buffer, num_items, 4, .is_output = true, .is_required = is_required, .is_exact = true};
-}
-
 static clmoe_status check_args(const struct align_plan *plan, const clmoe_align_args *args, uint32_t row_stride, uint32_t weights_stride,
-                               struct clmoe_view views[NUM_VIEWS]) {
+                               const struct clmoe_queue_tail *tail, struct clmoe_view views[NUM_VIEWS]) {
     static const char function[] = "clmoe_align_enqueue";
     clmoe_context *context = plan->base.context;
     const clmoe_align_desc *desc = &plan->desc;
@@ -249,25 +252,24 @@ static clmoe_status check_args(const struct align_plan *plan, const clmoe_align_
     const bool has_weights = clmoe_is_present(&args->sorted_weights);
 
     views[VIEW_TOPK_IDS] =
-        input("args.topk_ids", &args->topk_ids, strided_items(tokens, desc->top_k, row_stride), id_bytes[desc->id_type], true);
-    views[VIEW_EXPERT_MAP] = input("args.expert_map", &args->expert_map, experts, 4, false);
-    views[VIEW_ROW_MASK] = input("args.row_mask", &args->row_mask, tokens, 1, false);
-    views[VIEW_NUM_TOKENS_DEVICE] = input("args.num_tokens_device", &args->num_tokens_device, 1, 4, false);
-    views[VIEW_TOPK_WEIGHTS] = input("args.topk_weights", &args->topk_weights,
-                                     has_weights ? strided_items(tokens, desc->top_k, weights_stride) : 0, 4, has_weights);
-    views[VIEW_SORTED_TOKEN_IDS] = output("args.sorted_token_ids", &args->sorted_token_ids, capacity, true);
-    views[VIEW_EXPERT_IDS] = output("args.expert_ids", &args->expert_ids, blocks, true);
-    views[VIEW_NUM_TOKENS_POST_PADDED] = output("args.num_tokens_post_padded", &args->num_tokens_post_padded, 1, true);
-    views[VIEW_COUNTS] = output("args.counts", &args->counts, experts, false);
-    views[VIEW_OFFSETS] = output("args.offsets", &args->offsets, experts + 1, false);
-    views[VIEW_PADDED_OFFSETS] = output("args.padded_offsets", &args->padded_offsets, experts + 1, false);
-    views[VIEW_INVERSE] = output("args.inverse", &args->inverse, pairs, false);
-    views[VIEW_ROWS_VALID] = output("args.rows_valid", &args->rows_valid, blocks, false);
-    views[VIEW_SORTED_WEIGHTS] = output("args.sorted_weights", &args->sorted_weights, capacity, false);
-    views[VIEW_STATUS] = output("args.status", &args->status, 4, false);
-    views[VIEW_WORKSPACE] = output("args.workspace", &args->workspace, plan->base.workspace_bytes / 4, true);
-    views[VIEW_WORKSPACE].is_exact = false;
-    return clmoe_check_views(context, function, views, NUM_VIEWS);
+        clmoe_input("args.topk_ids", &args->topk_ids, strided_items(tokens, desc->top_k, row_stride), id_bytes[desc->id_type], true);
+    views[VIEW_EXPERT_MAP] = clmoe_input("args.expert_map", &args->expert_map, experts, 4, false);
+    views[VIEW_ROW_MASK] = clmoe_input("args.row_mask", &args->row_mask, tokens, 1, false);
+    views[VIEW_NUM_TOKENS_DEVICE] = clmoe_input("args.num_tokens_device", &args->num_tokens_device, 1, 4, false);
+    views[VIEW_TOPK_WEIGHTS] = clmoe_input("args.topk_weights", &args->topk_weights,
+                                           has_weights ? strided_items(tokens, desc->top_k, weights_stride) : 0, 4, has_weights);
+    views[VIEW_SORTED_TOKEN_IDS] = clmoe_output("args.sorted_token_ids", &args->sorted_token_ids, capacity, 4, true);
+    views[VIEW_EXPERT_IDS] = clmoe_output("args.expert_ids", &args->expert_ids, blocks, 4, true);
+    views[VIEW_NUM_TOKENS_POST_PADDED] = clmoe_output("args.num_tokens_post_padded", &args->num_tokens_post_padded, 1, 4, true);
+    views[VIEW_COUNTS] = clmoe_output("args.counts", &args->counts, experts, 4, false);
+    views[VIEW_OFFSETS] = clmoe_output("args.offsets", &args->offsets, experts + 1, 4, false);
+    views[VIEW_PADDED_OFFSETS] = clmoe_output("args.padded_offsets", &args->padded_offsets, experts + 1, 4, false);
+    views[VIEW_INVERSE] = clmoe_output("args.inverse", &args->inverse, pairs, 4, false);
+    views[VIEW_ROWS_VALID] = clmoe_output("args.rows_valid", &args->rows_valid, blocks, 4, false);
+    views[VIEW_SORTED_WEIGHTS] = clmoe_output("args.sorted_weights", &args->sorted_weights, capacity, 4, false);
+    views[VIEW_STATUS] = clmoe_output("args.status", &args->status, 4, 4, false);
+    views[VIEW_WORKSPACE] = clmoe_workspace(&plan->base, &args->workspace, 4);
+    return clmoe_check_call(context, function, views, NUM_VIEWS, tail);
 }
 
 static struct align_params params_of(const struct align_plan *plan, const clmoe_align_args *args, uint32_t row_stride,
@@ -288,7 +290,7 @@ static struct align_params params_of(const struct align_plan *plan, const clmoe_
     if ((has & (ALIGN_HAS_MAP | ALIGN_HAS_MASK)) == 0 && row_stride == desc->top_k && desc->foreign != CLMOE_FOREIGN_BUCKET)
         has |= ALIGN_IS_PLAIN;
 
-#define START_OF(view) (views[view].buffer->offset_bytes / views[view].item_bytes)
+#define START_OF(view) clmoe_start_of(&views[view])
     return (struct align_params){
         .topk_ids_at = START_OF(VIEW_TOPK_IDS),
         .expert_map_at = START_OF(VIEW_EXPERT_MAP),
@@ -306,6 +308,7 @@ static struct align_params params_of(const struct align_plan *plan, const clmoe_
         .sorted_weights_at = START_OF(VIEW_SORTED_WEIGHTS),
         .status_at = START_OF(VIEW_STATUS),
         .table_at = START_OF(VIEW_WORKSPACE),
+        .scratch_items = align_local_items(plan->num_buckets, plan->base.group_size),
         .num_tokens = args->num_tokens,
         .top_k = desc->top_k,
         .row_stride = row_stride,
@@ -322,40 +325,24 @@ static struct align_params params_of(const struct align_plan *plan, const clmoe_
 #undef START_OF
 }
 
-/* Appends one launch: parameters, buffers [first, last) and, if the kernel takes them, the table and local memory. */
-static void add_buffers(struct clmoe_stage *stage, const struct clmoe_view *views, int first, int last) {
+static void add_views(struct clmoe_stage *stage, const struct clmoe_view *views, int first, int last) {
     for (int i = first; i < last; ++i)
-        stage->arguments[stage->num_arguments++] = (struct clmoe_argument){.kind = CLMOE_ARGUMENT_BUFFER, .buffer = *views[i].buffer};
-}
-
-static struct clmoe_stage stage_of(unsigned kernel, uint32_t num_groups, uint32_t group_size, const struct align_params *params) {
-    return (struct clmoe_stage){
-        .kernel = kernel,
-        .num_groups = num_groups,
-        .group_size = group_size,
-        .num_arguments = 1,
-        .arguments[0] = {.kind = CLMOE_ARGUMENT_BYTES, .bytes = sizeof *params, .data = params},
-    };
+        clmoe_stage_buffer(stage, views[i].buffer);
 }
 
 clmoe_status clmoe_align_enqueue(clmoe_plan *base, cl_command_queue queue, const clmoe_align_args *args, cl_uint num_events_in_wait_list,
                                  const cl_event *event_wait_list, cl_event *event) {
     static const char function[] = "clmoe_align_enqueue";
-    if (base == NULL)
-        return CLMOE_INVALID_ARGUMENT;
-    clmoe_context *context = base->context;
-    if (args == NULL)
-        return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: args: is NULL", function);
-    if (base->describe != describe)
-        return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: plan: is another operator's", function);
+    clmoe_status status;
+    clmoe_context *context = clmoe_call_context(base, describe, args, function, &status);
+    if (context == NULL)
+        return status;
     const struct align_plan *plan = (const struct align_plan *)base;
     const uint32_t row_stride = args->row_stride != 0 ? args->row_stride : plan->desc.top_k;
     const uint32_t weights_stride = args->weights_stride != 0 ? args->weights_stride : plan->desc.top_k;
     const struct clmoe_queue_tail tail = {queue, num_events_in_wait_list, event_wait_list, event};
     struct clmoe_view views[NUM_VIEWS];
-    clmoe_status status = check_args(plan, args, row_stride, weights_stride, views);
-    if (status == CLMOE_SUCCESS)
-        status = context->backend->check_tail(context, function, &tail);
+    status = check_args(plan, args, row_stride, weights_stride, &tail, views);
     if (status != CLMOE_SUCCESS)
         return status;
 
@@ -368,32 +355,33 @@ clmoe_status clmoe_align_enqueue(clmoe_plan *base, cl_command_queue queue, const
         return clmoe_fail(context, CLMOE_UNSUPPORTED, "%s: args.num_tokens: %u: %s", function, args->num_tokens, refusal);
     params.num_chunks = path.num_chunks;
     params.is_prefixed = path.num_launches == 3;
+    /* behind the table, which a plan of other calls may have larger: the scratch memory ends with the workspace */
+    params.scratch_at = params.table_at + base->workspace_bytes / 4 - plan->scratch_groups * params.scratch_items;
 
-    struct clmoe_stage stages[3];
-    unsigned num_stages = 0;
-    const bool is_local = kernel_class == CLMOE_CLASS_PARALLEL;
-    if (path.num_launches > 1) {
-        stages[num_stages] = stage_of(KERNEL_COUNT, path.num_chunks, base->group_size, &params);
-        add_buffers(&stages[num_stages], views, 0, NUM_INPUTS);
-        add_buffers(&stages[num_stages], views, VIEW_WORKSPACE, NUM_VIEWS);
-        if (is_local)
-            stages[num_stages].arguments[stages[num_stages].num_arguments++] =
-                (struct clmoe_argument){.kind = CLMOE_ARGUMENT_LOCAL, .bytes = 4 * ((size_t)plan->num_buckets + ALIGN_EXTRA_COLUMNS)};
-        ++num_stages;
+    struct clmoe_call call;
+    struct clmoe_stage *stage;
+    call.num_stages = 0;
+    const bool is_parallel = kernel_class == CLMOE_CLASS_PARALLEL, is_one = path.num_launches == 1, is_wide = plan->scratch_groups != 0;
+    if (!is_one) {
+        stage = clmoe_call_launch(&call, KERNEL_COUNT, path.num_chunks, base->group_size, &params, sizeof params);
+        add_views(stage, views, 0, NUM_INPUTS);
+        clmoe_stage_buffer(stage, &args->workspace);
+        if (is_wide)
+            clmoe_stage_buffer(stage, &args->workspace);
+        else if (is_parallel)
+            clmoe_stage_local(stage, 4 * ((size_t)plan->num_buckets + ALIGN_EXTRA_COLUMNS));
     }
     if (path.num_launches == 3) {
-        stages[num_stages] = stage_of(KERNEL_OFFSETS, path.offsets_groups, base->group_size, &params);
-        add_buffers(&stages[num_stages], views, VIEW_WORKSPACE, NUM_VIEWS);
-        ++num_stages;
+        stage = clmoe_call_launch(&call, KERNEL_OFFSETS, path.offsets_groups, base->group_size, &params, sizeof params);
+        clmoe_stage_buffer(stage, &args->workspace);
     }
-    const bool is_one = path.num_launches == 1;
-    struct clmoe_stage *place = &stages[num_stages++];
-    *place = stage_of(is_one ? KERNEL_ONE : KERNEL_PLACE, path.num_groups, base->group_size, &params);
-    add_buffers(place, views, 0, NUM_OPERANDS);
-    if (!is_one || !is_local)
-        add_buffers(place, views, VIEW_WORKSPACE, NUM_VIEWS);
-    if (is_local)
-        place->arguments[place->num_arguments++] = (struct clmoe_argument){
-            .kind = CLMOE_ARGUMENT_LOCAL, .bytes = (size_t)(4 * align_local_items(plan->num_buckets, base->group_size))};
-    return context->backend->enqueue(context, base->kernels, stages, num_stages, &tail);
+    stage = clmoe_call_launch(&call, is_one ? KERNEL_ONE : KERNEL_PLACE, path.num_groups, base->group_size, &params, sizeof params);
+    add_views(stage, views, 0, NUM_OPERANDS);
+    if (!is_one || !is_parallel)
+        clmoe_stage_buffer(stage, &args->workspace);
+    if (is_wide)
+        clmoe_stage_buffer(stage, &args->workspace);
+    else if (is_parallel)
+        clmoe_stage_local(stage, (size_t)(4 * align_local_items(plan->num_buckets, base->group_size)));
+    return context->backend->enqueue(context, base->kernels, call.stages, call.num_stages, &tail);
 }

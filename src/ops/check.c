@@ -31,16 +31,24 @@ static bool overlap(const clmoe_buffer *a, const clmoe_buffer *b) {
     return a_at < b_at + b->size_bytes && b_at < a_at + a->size_bytes;
 }
 
+static bool is_same(const clmoe_buffer *a, const clmoe_buffer *b) {
+    return a->mem == b->mem && a->host == b->host && a->offset_bytes == b->offset_bytes && a->size_bytes == b->size_bytes;
+}
+
 clmoe_status clmoe_check_views(clmoe_context *context, const char *function, const struct clmoe_view *views, unsigned num_views) {
+    const struct clmoe_view *present[CLMOE_MAX_ARGUMENTS];
+    unsigned num_present = 0;
     for (unsigned i = 0; i < num_views; ++i) {
         const clmoe_status status = check_view(context, function, &views[i]);
         if (status != CLMOE_SUCCESS)
             return status;
+        if (clmoe_is_present(views[i].buffer))
+            present[num_present++] = &views[i];
     }
-    for (unsigned i = 0; i < num_views; ++i)
-        if (views[i].is_output && clmoe_is_present(views[i].buffer))
-            for (unsigned j = 0; j < num_views; ++j)
-                if (j != i && clmoe_is_present(views[j].buffer) && overlap(views[i].buffer, views[j].buffer))
-                    return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: %s: overlaps %s", function, views[i].name, views[j].name);
+    for (unsigned i = 0; i < num_present; ++i)
+        for (unsigned j = 0; present[i]->is_output && j < num_present; ++j)
+            if (j != i && overlap(present[i]->buffer, present[j]->buffer) &&
+                !(present[j]->may_be_output && is_same(present[i]->buffer, present[j]->buffer)))
+                return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: %s: overlaps %s", function, present[i]->name, present[j]->name);
     return CLMOE_SUCCESS;
 }

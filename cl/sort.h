@@ -1,0 +1,58 @@
+/* sort.h - what the host and both kernel classes must agree on for sort. KEY (u32 or u64) and VALUE (u32 or u64) are defined by whoever
+ * compiles the kernels. */
+#ifndef CLMOE_SORT_H
+#define CLMOE_SORT_H
+
+#ifndef CLMOE_SHARED_H
+#include "shared.h"
+#endif
+
+enum { SORT_DIGIT_BITS = 8, SORT_DIGITS = 1 << SORT_DIGIT_BITS };
+
+enum { SORT_UNSIGNED = 0, SORT_SIGNED = 1, SORT_FLOAT = 2 };
+
+enum {
+    SORT_HAS_VALUES = 1 << 0,
+    SORT_IS_ARGSORT = 1 << 1, /* the first pass makes the values: 0, 1, 2, ... */
+    SORT_IS_DESCENDING = 1 << 2
+};
+
+/* One pass reads keys and values at .._in and writes them at .._out. The single launch of a small sort makes all passes: from `in` to
+ * `out` and back through `spare`, so that the last one ends in `out`. */
+struct sort_params {
+    u64 keys_in_at, values_in_at, keys_out_at, values_out_at, keys_spare_at, values_spare_at, table_at; /* in items */
+    u32 num_items, num_chunks;
+    u32 order;          /* SORT_UNSIGNED ... */
+    u32 has;            /* SORT_HAS_... */
+    u32 shift, end_bit; /* bits of this pass: from shift on, at most 8, below end_bit; none is fine. The single launch starts there */
+    u32 is_prefixed;    /* the offsets stage ran: row c holds the counts of the chunks before c, row num_chunks those of all */
+    u32 reserved;
+};
+
+/* The workspace holds, each from a multiple of 64 bytes on: spare keys [n], spare values [n], and the table of u32
+ * [2 * num_chunks + 1][SORT_DIGITS]: counts of each chunk, totals, and (serial class) the next row of each digit for each chunk. */
+
+static inline u32 sort_num_passes(u32 begin_bit, u32 end_bit) {
+    return end_bit > begin_bit ? ceil_div(end_bit - begin_bit, SORT_DIGIT_BITS) : 1;
+}
+
+#ifdef CLMOE_KERNEL
+/* The unsigned integer with the key's order. Floats: both zeros are one, NaNs are all equal and above everything. */
+static inline u32 sort_ordered_u32(u32 key, u32 order) {
+    if (order == SORT_SIGNED)
+        return key ^ 0x80000000u;
+    if (order == SORT_FLOAT) {
+        const u32 magnitude = key & 0x7fffffffu;
+        if (magnitude > 0x7f800000u)
+            return 0xffffffffu;
+        return magnitude == 0 ? 0x80000000u : (key & 0x80000000u) != 0 ? ~key : key | 0x80000000u;
+    }
+    return key;
+}
+
+static inline u32 sort_digit_bits(u32 shift, u32 end_bit) {
+    return end_bit <= shift ? 0 : end_bit - shift < SORT_DIGIT_BITS ? end_bit - shift : SORT_DIGIT_BITS;
+}
+#endif
+
+#endif

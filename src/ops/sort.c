@@ -1,0 +1,237 @@
+/* sort - least significant digit first, 8 bits a pass: one launch makes all passes of a small sort, else each pass is
+ *
+ *     count, place             every group adds up the counts of all chunks itself
+ *     count, offsets, place    a launch adds them up
+ *
+ * Passes go back and forth between the output and the spare arrays of the workspace, so that the last one ends in the output.
+ */
+#include "../../cl/sort.h"
+#include "call.h"
+#include "clmoe/primitives.h"
+
+enum { KERNEL_ONE, KERNEL_COUNT, KERNEL_OFFSETS, KERNEL_PLACE };
+enum { MAX_PASSES = 8, SECTION_BYTES = 64 };
+
+struct sort_plan {
+    struct clmoe_plan base;
+    clmoe_sort_desc desc; /* with the bits that count written out */
+    uint32_t key_bytes, value_bytes, num_passes;
+    size_t values_at, table_at; /* bytes: where the workspace's sections begin; the spare keys come first */
+};
+
+#define SORT_KERNELS(variant_name, define_text)                                                                                            \
+    {                                                                                                                                      \
+        .op = "sort", .variant = variant_name, .defines = define_text, .kernel_names = {                                                   \
+            "sort_one",                                                                                                                    \
+            "sort_count",                                                                                                                  \
+            "sort_offsets",                                                                                                                \
+            "sort_place"                                                                                                                   \
+        }                                                                                                                                  \
+    }
+/* [64-bit keys][64-bit values] */
+static const struct clmoe_kernel_set kernel_sets[2][2] = {
+    {SORT_KERNELS("k32v32", "#define KEY uint\n#define VALUE uint\n"), SORT_KERNELS("k32v64", "#define KEY uint\n#define VALUE ulong\n")},
+    {SORT_KERNELS("k64v32", "#define KEY ulong\n#define VALUE uint\n"), SORT_KERNELS("k64v64", "#define KEY ulong\n#define VALUE ulong\n")},
+};
+
+static uint64_t local_items(uint32_t num_digits, uint32_t group_size) {
+    return (uint64_t)num_digits * (1 + ceil_div(group_size, 32)) + group_size;
+}
+
+static clmoe_status describe(const clmoe_plan *base, size_t num_items, clmoe_plan_info *info) {
+    static const char function[] = "clmoe_plan_describe";
+    const struct sort_plan *plan = (const struct sort_plan *)base;
+    struct clmoe_items_path path;
+    const clmoe_status status = clmoe_check_items(base->context, function, "num_items", num_items, plan->desc.max_items);
+    if (status != CLMOE_SUCCESS)
+        return status;
+    const char *refusal = clmoe_tune_sort(&base->context->limits, info->kernel_class, base->group_size, &plan->desc.tuning,
+                                          (uint32_t)num_items, plan->num_passes, &path);
+    if (refusal != NULL)
+        return clmoe_fail(base->context, CLMOE_UNSUPPORTED, "%s: num_items: %zu: %s", function, num_items, refusal);
+    const uint64_t passes = plan->num_passes, keys = passes * num_items * plan->key_bytes, values = passes * num_items * plan->value_bytes;
+    const uint64_t table = passes * 4 * SORT_DIGITS * path.num_chunks;
+    info->num_launches = path.num_launches == 1 ? 1 : path.num_launches * plan->num_passes;
+    info->num_groups = path.num_chunks;
+    info->bytes_read = 2 * keys + values - (plan->desc.is_argsort ? num_items * plan->value_bytes : 0);
+    info->bytes_written = keys + values;
+    if (path.num_launches > 1) {
+        info->bytes_read += path.num_launches == 2 ? table * path.num_chunks : 3 * table;
+        info->bytes_written += path.num_launches == 2 ? table : 2 * table;
+    }
+    if (info->kernel_class == CLMOE_CLASS_PARALLEL)
+        info->local_bytes = 4 * local_items(SORT_DIGITS, base->group_size);
+    return CLMOE_SUCCESS;
+}
+
+/* Returns NULL, or the name of the wrong field with *limit saying what it must be. */
+static const char *wrong_field(const clmoe_sort_desc *desc, uint32_t key_bits, const char **limit) {
+    *limit = "must be U32, I32, F32 or U64";
+    if ((uint32_t)desc->key_type > CLMOE_TYPE_U64)
+        return "key_type";
+    *limit = "must be 0, 4 or 8";
+    if (desc->value_bytes != 0 && desc->value_bytes != 4 && desc->value_bytes != 8)
+        return "value_bytes";
+    *limit = "goes with value_bytes 4";
+    if (desc->is_argsort && desc->value_bytes != 4)
+        return "is_argsort";
+    *limit = "must be at most the bits of the key";
+    if (desc->end_bit > key_bits)
+        return "end_bit";
+    *limit = "must be at most end_bit";
+    if (desc->begin_bit > desc->end_bit)
+        return "begin_bit";
+    return NULL;
+}
+
+static size_t section(uint64_t bytes) {
+    return (size_t)((bytes + SECTION_BYTES - 1) / SECTION_BYTES * SECTION_BYTES);
+}
+
+clmoe_status clmoe_sort_plan_create(clmoe_context *context, const clmoe_sort_desc *desc, clmoe_plan **plan) {
+    static const char function[] = "clmoe_sort_plan_create";
+    clmoe_status status = clmoe_check_creation(context, desc, plan, function);
+    if (status == CLMOE_SUCCESS)
+        status = clmoe_check_max_items(context, function, desc->max_items, &desc->tuning);
+    if (status != CLMOE_SUCCESS)
+        return status;
+    const bool has_wide_keys = desc->key_type == CLMOE_TYPE_U64;
+    const uint32_t key_bits = has_wide_keys ? 64 : 32;
+    const char *limit, *field = wrong_field(desc, key_bits, &limit);
+    if (field != NULL)
+        return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: desc.%s: %s", function, field, limit);
+
+    uint32_t group_size;
+    clmoe_plan *base;
+    status = clmoe_choose_group_size(context, function, &desc->tuning, local_items, SORT_DIGITS, &group_size);
+    if (status == CLMOE_SUCCESS)
+        status = clmoe_plan_new(context, sizeof(struct sort_plan), &kernel_sets[has_wide_keys][desc->value_bytes == 8], group_size,
+                                desc->tuning.group_size, &base);
+    if (status != CLMOE_SUCCESS)
+        return status;
+    struct sort_plan *made = (struct sort_plan *)base;
+    made->desc = *desc;
+    if (desc->begin_bit == 0 && desc->end_bit == 0)
+        made->desc.end_bit = key_bits;
+    made->key_bytes = key_bits / 8;
+    made->value_bytes = desc->value_bytes;
+    made->num_passes = sort_num_passes(made->desc.begin_bit, made->desc.end_bit);
+    base->describe = describe;
+    struct clmoe_items_path path;
+    clmoe_tune_sort(&context->limits, context->info.kernel_class, base->group_size, &desc->tuning, desc->max_items, made->num_passes,
+                    &path);
+    const bool has_spare = made->num_passes > 1;
+    made->values_at = has_spare ? section((uint64_t)desc->max_items * made->key_bytes) : 0;
+    made->table_at = made->values_at + (has_spare ? section((uint64_t)desc->max_items * made->value_bytes) : 0);
+    base->workspace_bytes = made->table_at + 4 * (2 * (size_t)path.num_chunks + 1) * SORT_DIGITS;
+    *plan = base;
+    return CLMOE_SUCCESS;
+}
+
+/* ---- Enqueue ---- */
+
+/* Where a pass finds or leaves its items: the memory, and where they begin in it. */
+struct items_at {
+    const clmoe_buffer *keys, *values;
+    uint64_t keys_at, values_at;
+};
+
+static uint32_t order_of(clmoe_type type) {
+    return type == CLMOE_TYPE_F32 ? SORT_FLOAT : type == CLMOE_TYPE_I32 ? SORT_SIGNED : SORT_UNSIGNED;
+}
+
+clmoe_status clmoe_sort_enqueue(clmoe_plan *base, cl_command_queue queue, const clmoe_sort_args *args, cl_uint num_events_in_wait_list,
+                                const cl_event *event_wait_list, cl_event *event) {
+    static const char function[] = "clmoe_sort_enqueue";
+    enum { KEYS, VALUES, KEYS_OUT, VALUES_OUT, WORKSPACE, NUM_VIEWS };
+    clmoe_status status;
+    clmoe_context *context = clmoe_call_context(base, describe, args, function, &status);
+    if (context == NULL)
+        return status;
+    const struct sort_plan *plan = (const struct sort_plan *)base;
+    const struct clmoe_queue_tail tail = {queue, num_events_in_wait_list, event_wait_list, event};
+    const uint32_t n = args->num_items, value_bytes = plan->value_bytes != 0 ? plan->value_bytes : 4;
+    const bool has_values = plan->value_bytes != 0, reads_values = has_values && !plan->desc.is_argsort;
+    const uint32_t widest = plan->key_bytes > value_bytes ? plan->key_bytes : value_bytes;
+    const struct clmoe_view views[NUM_VIEWS] = {
+        [KEYS] = clmoe_input("args.keys", &args->keys, n, plan->key_bytes, true),
+        [VALUES] = clmoe_input("args.values", &args->values, reads_values ? n : 0, value_bytes, reads_values),
+        [KEYS_OUT] = clmoe_output("args.keys_out", &args->keys_out, n, plan->key_bytes, true),
+        [VALUES_OUT] = clmoe_output("args.values_out", &args->values_out, has_values ? n : 0, value_bytes, has_values),
+        [WORKSPACE] = clmoe_workspace(base, &args->workspace, widest),
+    };
+    status = clmoe_check_items(context, function, "args.num_items", n, plan->desc.max_items);
+    if (status == CLMOE_SUCCESS)
+        status = clmoe_check_call(context, function, views, NUM_VIEWS, &tail);
+    if (status != CLMOE_SUCCESS)
+        return status;
+
+    const clmoe_class kernel_class = context->info.kernel_class;
+    struct clmoe_items_path path;
+    const char *refusal = clmoe_tune_sort(&context->limits, kernel_class, base->group_size, &plan->desc.tuning, n, plan->num_passes, &path);
+    if (refusal != NULL)
+        return clmoe_fail(context, CLMOE_UNSUPPORTED, "%s: args.num_items: %u: %s", function, n, refusal);
+
+    const bool is_parallel = kernel_class == CLMOE_CLASS_PARALLEL;
+    const size_t local_bytes = 4 * (size_t)local_items(SORT_DIGITS, base->group_size);
+    const uint64_t workspace_at = args->workspace.offset_bytes;
+    const struct items_at in = {&args->keys, &args->values, clmoe_start_of(&views[KEYS]), clmoe_start_of(&views[VALUES])};
+    const struct items_at out = {&args->keys_out, &args->values_out, clmoe_start_of(&views[KEYS_OUT]), clmoe_start_of(&views[VALUES_OUT])};
+    const struct items_at spare = {&args->workspace, &args->workspace, workspace_at / plan->key_bytes,
+                                   (workspace_at + plan->values_at) / value_bytes};
+    const struct sort_params common = {
+        .keys_spare_at = spare.keys_at,
+        .values_spare_at = spare.values_at,
+        .table_at = (workspace_at + plan->table_at) / 4,
+        .num_items = n,
+        .num_chunks = path.num_chunks,
+        .order = order_of(plan->desc.key_type),
+        .has = (has_values ? SORT_HAS_VALUES : 0u) | (plan->desc.is_descending ? SORT_IS_DESCENDING : 0u),
+        .end_bit = plan->desc.end_bit,
+        .is_prefixed = path.num_launches == 3,
+    };
+    struct sort_params params[MAX_PASSES];
+    struct clmoe_call call;
+    struct clmoe_stage *stage;
+    struct items_at from = in;
+    call.num_stages = 0;
+    for (uint32_t pass = 0; pass < (path.num_launches == 1 ? 1 : plan->num_passes); ++pass) {
+        const struct items_at to = path.num_launches == 1 || (plan->num_passes - pass) % 2 == 1 ? out : spare;
+        struct sort_params *p = &params[pass];
+        *p = common;
+        p->keys_in_at = from.keys_at;
+        p->values_in_at = from.values_at;
+        p->keys_out_at = to.keys_at;
+        p->values_out_at = to.values_at;
+        p->shift = plan->desc.begin_bit + pass * SORT_DIGIT_BITS;
+        if (plan->desc.is_argsort && pass == 0)
+            p->has |= SORT_IS_ARGSORT;
+        if (path.num_launches > 1) {
+            stage = clmoe_call_launch(&call, KERNEL_COUNT, path.num_chunks, base->group_size, p, sizeof *p);
+            clmoe_stage_buffer(stage, from.keys);
+            clmoe_stage_buffer(stage, &args->workspace);
+            if (is_parallel)
+                clmoe_stage_local(stage, 4 * SORT_DIGITS);
+        }
+        if (path.num_launches == 3) {
+            stage = clmoe_call_launch(&call, KERNEL_OFFSETS, path.num_groups, base->group_size, p, sizeof *p);
+            clmoe_stage_buffer(stage, &args->workspace);
+        }
+        stage =
+            clmoe_call_launch(&call, path.num_launches == 1 ? KERNEL_ONE : KERNEL_PLACE, path.num_chunks, base->group_size, p, sizeof *p);
+        clmoe_stage_buffer(stage, from.keys);
+        clmoe_stage_buffer(stage, from.values);
+        clmoe_stage_buffer(stage, to.keys);
+        clmoe_stage_buffer(stage, to.values);
+        if (path.num_launches == 1) {
+            clmoe_stage_buffer(stage, spare.keys);
+            clmoe_stage_buffer(stage, spare.values);
+        }
+        if (path.num_launches > 1 || !is_parallel)
+            clmoe_stage_buffer(stage, &args->workspace);
+        if (is_parallel)
+            clmoe_stage_local(stage, local_bytes);
+        from = to;
+    }
+    return context->backend->enqueue(context, base->kernels, call.stages, call.num_stages, &tail);
+}
