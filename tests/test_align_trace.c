@@ -10,6 +10,7 @@
 
 #define EXPERTS 32
 #define TOP_K 4
+#define TRACE_HASH 0x72e480217d7a0146ull
 
 static align_rig rig;
 static uint32_t calls_left_out;
@@ -81,6 +82,14 @@ static void test_stream(void **state) {
     free(trace);
 }
 
+/* Every byte of every output of the calls above, on every pair of device and class. */
+static void test_hash(void **state) {
+    (void)state;
+    printf("%-16s %016llx over all outputs of the trace\n", fixture_pair(), (unsigned long long)rig.hash);
+    assert_int_equal(calls_left_out, 0);
+    assert_true(rig.hash == TRACE_HASH);
+}
+
 static int open_pair(void **state) {
     (void)state;
     clmoe_context *context = fixture_context(fixture_pair());
@@ -99,6 +108,6 @@ static int close_pair(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_decode), cmocka_unit_test(test_stream)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_decode), cmocka_unit_test(test_stream), cmocka_unit_test(test_hash)};
     return cmocka_run_group_tests(tests, open_pair, close_pair);
 }
