@@ -158,16 +158,19 @@ clmoe_status clmoe_align_plan_create(clmoe_context *context, const clmoe_align_d
         return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: desc.%s: %s", function, field, limit);
 
     const clmoe_class kernel_class = context->info.kernel_class;
+    const uint32_t buckets = num_buckets_of(desc), wanted = desc->tuning.group_size;
+    /* Tables that do not fit local memory go to the workspace. */
+    const bool is_wide =
+        kernel_class == CLMOE_CLASS_PARALLEL && clmoe_tune_group_size(&context->limits, wanted, align_local_items, buckets) == 0;
     uint32_t group_size;
-    status = clmoe_choose_group_size(context, function, &desc->tuning, align_local_items, num_buckets_of(desc), &group_size);
-    const bool is_wide = status == CLMOE_UNSUPPORTED; /* the tables do not fit local memory: they go to the workspace */
-    if (is_wide) {
-        const uint32_t wanted = desc->tuning.group_size != 0 ? desc->tuning.group_size : CLMOE_WIDE_GROUP_SIZE;
-        group_size = wanted < context->limits.max_group_size ? wanted : context->limits.max_group_size;
-        if (4 * align_local_items(num_buckets_of(desc), group_size) <= INT32_MAX)
-            status = CLMOE_SUCCESS;
-        else
-            status = clmoe_fail(context, status, "%s: desc.num_experts: %u need tables over 2^31 - 1 bytes", function, desc->num_experts);
+    status = clmoe_choose_group_size(context, function, &desc->tuning, is_wide ? clmoe_fixed_local_items : align_local_items,
+                                     is_wide ? 0 : buckets, &group_size);
+    if (status == CLMOE_SUCCESS && is_wide) {
+        if (wanted == 0 && group_size > CLMOE_WIDE_GROUP_SIZE)
+            group_size = CLMOE_WIDE_GROUP_SIZE;
+        if (4 * align_local_items(buckets, group_size) > INT32_MAX)
+            status = clmoe_fail(context, CLMOE_UNSUPPORTED, "%s: desc.num_experts: %u need tables over 2^31 - 1 bytes", function,
+                                desc->num_experts);
     }
     clmoe_plan *base;
     if (status == CLMOE_SUCCESS)

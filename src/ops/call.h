@@ -39,6 +39,12 @@ clmoe_status clmoe_check_items(clmoe_context *context, const char *function, con
 clmoe_status clmoe_choose_group_size(clmoe_context *context, const char *function, const clmoe_tuning *tuning,
                                      uint64_t (*local_items)(uint32_t n, uint32_t size), uint32_t n, uint32_t *group_size);
 
+/* local_items of groups that need n items whatever their size. */
+static inline uint64_t clmoe_fixed_local_items(uint32_t n, uint32_t group_size) {
+    (void)group_size;
+    return n;
+}
+
 /* Views are checked first, then queue, wait list and event. */
 clmoe_status clmoe_check_call(clmoe_context *context, const char *function, const struct clmoe_view *views, unsigned num_views,
                               const struct clmoe_queue_tail *tail);

@@ -34,10 +34,6 @@ static const struct {
     [CLMOE_TYPE_I8] = {1, HISTOGRAM_KERNELS("i8", "#define SAMPLE char\n")},
 };
 
-static uint64_t no_local_items(uint32_t n, uint32_t group_size) {
-    return n + (uint64_t)group_size * 0;
-}
-
 static clmoe_status describe(const clmoe_plan *base, size_t num_items, clmoe_plan_info *info) {
     static const char function[] = "clmoe_plan_describe";
     const struct histogram_plan *plan = (const struct histogram_plan *)base;
@@ -73,7 +69,7 @@ clmoe_status clmoe_histogram_plan_create(clmoe_context *context, const clmoe_his
 
     uint32_t group_size;
     clmoe_plan *base;
-    status = clmoe_choose_group_size(context, function, &desc->tuning, no_local_items, 1, &group_size);
+    status = clmoe_choose_group_size(context, function, &desc->tuning, clmoe_fixed_local_items, 1, &group_size);
     if (status == CLMOE_SUCCESS)
         status = clmoe_plan_new(context, sizeof(struct histogram_plan), &kernel_sets[desc->sample_type].set, group_size,
                                 desc->tuning.group_size, &base);

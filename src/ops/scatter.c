@@ -37,11 +37,6 @@ static const struct {
     [CLMOE_TYPE_I64] = {8, BOTH_CLASSES("i64", "#define INDEX long\n")},
 };
 
-static uint64_t local_items(uint32_t n, uint32_t group_size) {
-    (void)group_size;
-    return n;
-}
-
 /* Launches of a call, with or without the sum of what was skipped. */
 static uint32_t num_launches_of(const struct scatter_plan *plan, uint32_t num_chunks, bool has_skipped) {
     return 1 + (plan->has_winners ? 2u : 0u) + (has_skipped && num_chunks > 1 ? 1u : 0u);
@@ -98,7 +93,7 @@ static clmoe_status create(clmoe_context *context, const char *function, const c
     const bool is_parallel = context->info.kernel_class == CLMOE_CLASS_PARALLEL;
     uint32_t group_size;
     clmoe_plan *base;
-    status = clmoe_choose_group_size(context, function, &desc->tuning, local_items, 1, &group_size);
+    status = clmoe_choose_group_size(context, function, &desc->tuning, clmoe_fixed_local_items, 1, &group_size);
     if (status == CLMOE_SUCCESS)
         status = clmoe_plan_new(context, sizeof(struct scatter_plan), &index_types[desc->index_type].sets[is_parallel], group_size,
                                 desc->tuning.group_size, &base);
