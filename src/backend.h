@@ -10,11 +10,12 @@
 
 #include <stdbool.h>
 
-enum { CLMOE_MAX_KERNELS = 8, CLMOE_MAX_ARGUMENTS = 20 };
+enum { CLMOE_MAX_KERNELS = 8, CLMOE_MAX_ARGUMENTS = 24 };
 
 /* What an operator needs compiled. Strings live as long as the library. */
 struct clmoe_kernel_set {
     const char *op;                              /* "align": cl/align.h and cl/<class>/align.cl */
+    const char *parts[2];                        /* operators whose files come before that, or NULL */
     const char *variant;                         /* "i32": the native device picks the kernel <name>_<variant> */
     const char *defines;                         /* the same choice as source text for OpenCL: "#define ID int\n..." */
     const char *kernel_names[CLMOE_MAX_KERNELS]; /* up to the first NULL */

@@ -1,6 +1,7 @@
 #include "tuning.h"
 
 #include "../cl/align.h"
+#include "../cl/route.h"
 
 #include <string.h>
 
@@ -15,6 +16,11 @@ enum { PARALLEL_TWO_PAIRS = 65536 };
 /* Least work of a group that is worth having one. */
 enum { PARALLEL_CHUNK_TILES = 4, SERIAL_CHUNK_PAIRS = 32768, PARALLEL_FILL_TILES = 16 };
 enum { PARALLEL_GROUP_SIZE = 256, PARALLEL_GROUPS_PER_UNIT = 4 };
+/* Logits that are worth a thread of the serial class; groups of the parallel class at most. */
+enum { SERIAL_ROUTE_LOGITS = 16384, PARALLEL_ROUTE_GROUPS = 65536 };
+/* Pairs up to which one parallel group also routes: 64 tokens of 8, a batch of decoding. Beyond, one unit of the device routes for longer
+ * than a second launch costs. */
+enum { PARALLEL_ROUTE_ALIGN_PAIRS = 512 };
 /* Bytes below which one thread copies all rows, and words for each work-item that are worth one more group. */
 enum { SCATTER_ONE_BYTES = 1 << 18, SCATTER_GROUP_WORDS = 64 };
 /* Local counters of a histogram in all, and the most for one bin: work-items with equal samples wait for each other. */
@@ -43,12 +49,11 @@ void clmoe_tune_driver_faults(const char *platform_name, const char *device_name
     limits->ignores_kernel_limit = is_llvmpipe;
 }
 
-uint32_t clmoe_tune_group_size(const struct clmoe_limits *limits, uint32_t wanted, uint64_t (*local_items)(uint32_t n, uint32_t size),
-                               uint32_t n) {
+uint32_t clmoe_tune_group_size(const struct clmoe_limits *limits, uint32_t wanted, clmoe_local_items *local_items, const uint32_t *shape) {
     uint32_t size = min_u32(wanted != 0 ? wanted : PARALLEL_GROUP_SIZE, limits->max_group_size);
-    while (size > 1 && 4 * local_items(n, size) > limits->local_bytes)
+    while (size > 1 && 4 * local_items(shape, size) > limits->local_bytes)
         size /= 2;
-    return 4 * local_items(n, size) <= limits->local_bytes ? size : 0;
+    return 4 * local_items(shape, size) <= limits->local_bytes ? size : 0;
 }
 
 /* What pairs, and padding rows, may each take of the iterations that are allowed, at a few iterations apiece, beside the walk over the
@@ -303,4 +308,88 @@ const char *clmoe_tune_scatter(const struct clmoe_limits *limits, clmoe_class ke
     const uint64_t steps = ceil_div_u64(walks_all ? num_items : ceil_div(num_items, path->num_chunks), rows_a_step);
     const uint64_t iterations = steps * row_iterations;
     return is_cut(limits, iterations > 3ull * path->num_chunks ? iterations : 3ull * path->num_chunks) ? loop_cut : NULL;
+}
+
+/* Upper bounds for the loop iterations of a row, as llvmpipe counts them: fitted to the numbers of rows at which its results went wrong. */
+static uint64_t route_serial_row(const struct clmoe_route_shape *shape) {
+    const uint64_t experts = round_up(shape->num_experts, ROUTE_LANES), k = shape->top_k, groups = shape->num_groups;
+    const uint32_t lanes = route_filter_lanes(shape->num_experts, shape->top_k);
+    const uint64_t filtered = lanes != 0 ? (k - 1) * ceil_div((uint32_t)experts, lanes) + k : experts;
+    const uint64_t candidates = filtered < experts ? filtered : experts;
+    uint64_t levels = 0;
+    while ((1ull << levels) < candidates)
+        ++levels;
+    const uint64_t few = candidates < 64 ? candidates : 64;
+    const uint64_t ordering = few * few > 2 * levels * candidates ? few * few : 2 * levels * candidates;
+    const uint64_t arithmetic = !shape->has_scores ? 4 : shape->has_softcap ? 12 : 10;
+    return (arithmetic + (groups != 0 ? 4 : 0)) * experts + 600 + ordering + 6 * k + 2 * groups * groups;
+}
+
+/* Small, so that many rows are on their way at once; but so large that the filter can leave two candidates for each work-item at most. */
+uint32_t clmoe_tune_route_team(uint32_t num_experts, uint32_t top_k, uint32_t group_size) {
+    uint32_t size = ROUTE_LANES;
+    if (group_size % ROUTE_LANES != 0)
+        return group_size;
+    while ((top_k - 1) * (uint64_t)ceil_div(num_experts, size) >= 2 * (uint64_t)size && group_size % (2 * size) == 0)
+        size *= 2;
+    return size;
+}
+
+static uint64_t route_parallel_row(const struct clmoe_route_shape *shape, uint32_t group_size) {
+    const uint32_t team = clmoe_tune_route_team(shape->num_experts, shape->top_k, group_size);
+    const uint64_t experts = ceil_div(shape->num_experts, team), k = shape->top_k, groups = shape->num_groups;
+    const uint64_t list = route_list_items(shape->num_experts, shape->top_k, shape->num_groups, team);
+    const uint64_t candidates = k > team ? shape->num_experts : list;
+    const uint64_t sums = (uint64_t)ceil_div(ROUTE_LANES, team) * ceil_div(shape->num_experts, ROUTE_LANES);
+    const uint64_t grouped = groups == 0 ? 0 : ceil_div_u64(groups, team) * (9 * groups + 15 * (shape->num_experts / groups));
+    return 1200 + 16 * experts + 6 * sums + 4 * team + ceil_div_u64(candidates, team) * 2 * candidates + grouped + 12 * k;
+}
+
+const char *clmoe_tune_route(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size, const clmoe_tuning *wanted,
+                             const struct clmoe_route_shape *shape, uint32_t *num_groups) {
+    const bool is_serial = kernel_class == CLMOE_CLASS_SERIAL;
+    const uint32_t teams = is_serial ? 1 : group_size / clmoe_tune_route_team(shape->num_experts, shape->top_k, group_size);
+    const uint32_t tiles = ceil_div(shape->num_tokens, teams);
+    const uint64_t row = is_serial ? route_serial_row(shape) : route_parallel_row(shape, group_size);
+    uint64_t groups = wanted->num_groups;
+    if (groups == 0)
+        groups = is_serial ? min_u32(limits->compute_units,
+                                     (uint32_t)ceil_div_u64((uint64_t)shape->num_tokens * shape->num_experts, SERIAL_ROUTE_LOGITS))
+                           : min_u32(tiles, PARALLEL_ROUTE_GROUPS);
+    if (row <= limits->max_iterations) {
+        const uint64_t needed = ceil_div_u64(tiles, limits->max_iterations / row);
+        groups = groups > needed ? groups : needed;
+    }
+    if (shape->max_groups != 0 && groups > shape->max_groups)
+        groups = shape->max_groups;
+    *num_groups = tiles == 0 ? 1 : max_u32(1, (uint32_t)(groups < tiles ? groups : tiles));
+    return is_cut(limits, row * ceil_div(tiles, *num_groups)) ? loop_cut : NULL;
+}
+
+const char *clmoe_tune_route_align(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size,
+                                   const clmoe_tuning *wanted, const struct clmoe_route_shape *route, const struct clmoe_align_shape *align,
+                                   bool *is_one) {
+    const clmoe_tuning one = {.num_launches = 1, .group_size = wanted->group_size};
+    const uint64_t pairs = (uint64_t)align->num_tokens * align->top_k;
+    struct clmoe_align_path path;
+    if (kernel_class == CLMOE_CLASS_SERIAL) {
+        uint32_t groups;
+        clmoe_tune_align(limits, kernel_class, group_size, wanted, align, &path);
+        *is_one =
+            clmoe_tune_route(limits, kernel_class, group_size, wanted, route, &groups) == NULL && groups == 1 && path.num_launches == 1;
+    } else {
+        *is_one = pairs <= PARALLEL_ROUTE_ALIGN_PAIRS && align->capacity <= PARALLEL_ONE_ROWS;
+    }
+    if (wanted->num_launches != 0)
+        *is_one = wanted->num_launches == 1;
+    if (!*is_one || limits->max_iterations == 0)
+        return NULL;
+    const bool is_serial = kernel_class == CLMOE_CLASS_SERIAL;
+    const uint32_t teams = is_serial ? 1 : group_size / clmoe_tune_route_team(route->num_experts, route->top_k, group_size);
+    const uint64_t row = is_serial ? route_serial_row(route) : route_parallel_row(route, group_size);
+    path = path_of(limits, kernel_class, group_size, 1, &one, align);
+    if (row * ceil_div(route->num_tokens, teams) + iterations_of(kernel_class, group_size, align, &path) <= limits->max_iterations)
+        return NULL;
+    *is_one = false;
+    return wanted->num_launches == 1 ? loop_cut : NULL;
 }

@@ -39,10 +39,12 @@ struct clmoe_items_path {
     uint32_t num_groups;   /* groups of the stage that is not cut by items: histogram's sum, sort's offsets */
 };
 
-/* Work-items in a group of the parallel class: wanted or, if 0, the library's choice; halved until local_items(size, n) u32 fit. 0 if even
+/* u32 of local memory that a group of so many work-items needs; shape holds the operator's own numbers. */
+typedef uint64_t clmoe_local_items(const uint32_t *shape, uint32_t group_size);
+
+/* Work-items in a group of the parallel class: wanted or, if 0, the library's choice; halved until its local memory fits. 0 if even
  * one work-item has too much. */
-uint32_t clmoe_tune_group_size(const struct clmoe_limits *limits, uint32_t wanted, uint64_t (*local_items)(uint32_t n, uint32_t size),
-                               uint32_t n);
+uint32_t clmoe_tune_group_size(const struct clmoe_limits *limits, uint32_t wanted, clmoe_local_items *local_items, const uint32_t *shape);
 
 /* Each returns NULL, or in words why this device cannot do the call in the way that was asked for. */
 const char *clmoe_tune_scan(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size, const clmoe_tuning *wanted,
@@ -62,6 +64,26 @@ uint32_t clmoe_tune_histogram_copies(const struct clmoe_limits *limits, uint32_t
 /* Returns NULL, or in words why this device cannot do the call in the way that was asked for. */
 const char *clmoe_tune_align(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size, const clmoe_tuning *wanted,
                              const struct clmoe_align_shape *shape, struct clmoe_align_path *path);
+
+/* The shape of a route call as far as speed and limits depend on it. */
+struct clmoe_route_shape {
+    uint32_t num_tokens, num_experts, top_k, num_groups;
+    bool has_scores, has_softcap; /* arithmetic for each expert */
+    uint32_t max_groups;          /* groups that have scratch memory in the workspace; 0 = any number */
+};
+
+/* Work-items of a group of the parallel class that share a row; divides group_size. */
+uint32_t clmoe_tune_route_team(uint32_t num_experts, uint32_t top_k, uint32_t group_size);
+
+/* Groups among which the rows are shared out. Returns NULL, or in words why this device cannot do the call in the way that was asked for;
+ * *num_groups is set in any case. */
+const char *clmoe_tune_route(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size, const clmoe_tuning *wanted,
+                             const struct clmoe_route_shape *shape, uint32_t *num_groups);
+
+/* Whether route and align are one launch of one group. Returns NULL or a reason, as above. */
+const char *clmoe_tune_route_align(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size,
+                                   const clmoe_tuning *wanted, const struct clmoe_route_shape *route, const struct clmoe_align_shape *align,
+                                   bool *is_one);
 
 /* Work-items in a group, and groups at most, whose scratch memory for that many buckets is in the workspace. */
 enum { CLMOE_WIDE_GROUP_SIZE = 64, CLMOE_WIDE_GROUPS = 64 };

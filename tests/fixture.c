@@ -2,6 +2,7 @@
 #include "fixture.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -498,7 +499,7 @@ static void guarded_release(align_rig *rig, guarded *slot) {
 }
 
 void rig_end(align_rig *rig) {
-    for (int s = 0; s < NUM_SLOTS; ++s)
+    for (int s = 0; s < NUM_SLOTS + MORE_SLOTS; ++s)
         guarded_release(rig, &rig->slots[s]);
 }
 
@@ -734,7 +735,8 @@ static bool call_fail(align_rig *rig, const op_call *call, const char *format, .
 }
 
 static guarded *call_slot(const align_rig *rig, const op_call *call, size_t i) {
-    return (guarded *)(uintptr_t)&rig->slots[call->operands[i].is_scratch ? (size_t)SLOT_WORKSPACE : i];
+    const size_t slot = call->operands[i].is_scratch ? SLOT_WORKSPACE : i < SLOT_WORKSPACE ? i : i + 1;
+    return (guarded *)(uintptr_t)&rig->slots[slot];
 }
 
 void call_workspace(op_call *call, clmoe_buffer *view, size_t width) {
@@ -820,8 +822,9 @@ bool call_check(align_rig *rig, const op_call *call) {
         if (!call_read(rig, call, i) || !call_same(rig, call, i, 0, begin, slot->image, "the guard in front") ||
             !call_same(rig, call, i, end, slot->image_bytes, slot->image + end, "the guard behind"))
             return false;
-        if (!o->is_scratch && !call_same(rig, call, i, begin, end, o->after != NULL ? o->after : slot->image + begin,
-                                         o->after != NULL ? "the result" : "an input was written"))
+        if (!o->is_scratch && !o->is_judged &&
+            !call_same(rig, call, i, begin, end, o->after != NULL ? o->after : slot->image + begin,
+                       o->after != NULL ? "the result" : "an input was written"))
             return false;
     }
     ++rig->calls;
@@ -893,7 +896,7 @@ static clmoe_buffer *view_in(const op_call *call, void *copy, size_t i) {
 
 bool call_refuses_views(align_rig *rig, op_call *call) {
     static uint32_t host_memory[4096];
-    uint64_t copy[64];
+    uint64_t copy[128];
     char what[160];
     if (call->args_bytes > sizeof copy || !call_run(rig, call) || !call_prepare(rig, call))
         return call->args_bytes <= sizeof copy ? false : call_fail(rig, call, "arguments too long for the test");
@@ -1016,6 +1019,385 @@ bool call_on_queues(align_rig *rig, op_call *call) {
         ok = call_run(rig, call);
     rig->queue = in_order;
     clReleaseCommandQueue(any_order);
+    return ok;
+}
+
+/* ---- Cases of route ------------------------------------------------------------------------------------------------------------- */
+const char *const logit_fill_names[NUM_LOGIT_FILLS] = {"normal", "uniform",  "few",  "equal",      "zeros", "denormal", "infinite", "NaN",
+                                                       "huge",   "negative", "wide", "neighbours", "bf16",  "bad rows", "raw bits"};
+
+uint32_t bits_of_float(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+float float_of_bits(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+size_t logit_bytes(clmoe_logit_type type) {
+    return type == CLMOE_LOGIT_F32 ? 4 : 2;
+}
+
+static uint32_t f16_of(uint32_t bits) {
+    const uint32_t sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7fffffffu;
+    const double value = oracle_f32(magnitude);
+    if (magnitude > 0x7f800000u)
+        return sign | 0x7c00u | (magnitude >> 13 & 0x3ffu) | ((magnitude >> 13 & 0x3ffu) == 0);
+    if (value >= 65520)
+        return sign | 0x7c00u;
+    if (value < 0x1p-14)
+        return sign | (uint32_t)rint(value * 0x1p24);
+    const int exponent = ilogb(value);
+    return sign | (((uint32_t)(exponent + 15) << 10) + (uint32_t)rint(ldexp(value, 10 - exponent)) - 1024u);
+}
+
+static uint32_t bf16_of(uint32_t bits) {
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return bits >> 16 | 0x40u;
+    return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+}
+
+static uint32_t logit_of(clmoe_logit_type type, uint32_t bits) {
+    return type == CLMOE_LOGIT_F16 ? f16_of(bits) : type == CLMOE_LOGIT_BF16 ? bf16_of(bits) : bits;
+}
+
+void route_begin(route_case *c, const char *name, uint32_t T, uint32_t E, uint32_t K) {
+    memset(c, 0, sizeof *c);
+    snprintf(c->name, sizeof c->name, "%s", name);
+    c->num_tokens = T;
+    c->desc.max_tokens = T;
+    c->desc.router.num_experts = E;
+    c->desc.router.top_k = K;
+    c->shift = 1;
+    c->scratch = POISON;
+}
+
+static uint32_t logits_stride_of(const route_case *c) {
+    return c->row_stride == 0 ? c->desc.router.num_experts : c->row_stride;
+}
+
+static size_t logits_count(const route_case *c) {
+    return strided_count(c->num_tokens, c->desc.router.num_experts, logits_stride_of(c)) + c->slack;
+}
+
+void route_logit_bits(route_case *c, const uint32_t *logits) {
+    const uint32_t T = c->num_tokens, E = c->desc.router.num_experts, stride = logits_stride_of(c);
+    const clmoe_logit_type type = c->desc.logit_type;
+    const size_t count = logits_count(c), width = logit_bytes(type);
+    unsigned char *const packed = allocate(count * width);
+    for (size_t i = 0; i < count; ++i) { /* between the rows: what would be chosen if it were read */
+        const size_t t = i / stride, e = i % stride;
+        const uint32_t value = logit_of(type, t < T && e < E ? logits[t * E + e] : bits_of_float(60000));
+        memcpy(packed + i * width, &value, width); /* little-endian */
+    }
+    free(c->logits);
+    c->logits = packed;
+}
+
+void route_values(route_case *c, const float *logits) {
+    const size_t count = (size_t)c->num_tokens * c->desc.router.num_experts;
+    uint32_t *const bits = allocate(count * sizeof *bits);
+    for (size_t i = 0; i < count; ++i)
+        bits[i] = bits_of_float(logits[i]);
+    route_logit_bits(c, bits);
+    free(bits);
+}
+
+static float random_unit(random_stream *random) { /* -1 ... 1 */
+    return (float)(int32_t)random_below(random, 1u << 25) / (float)(1 << 24) - 1;
+}
+
+static float random_normal(random_stream *random) {
+    return random_unit(random) + random_unit(random) + random_unit(random) + random_unit(random);
+}
+
+static uint32_t random_nan(random_stream *random) {
+    static const uint32_t list[] = {0x7f800001u, 0xff800001u, 0x7fc00000u, 0xffc00000u, 0x7fffffffu, 0xffffffffu, 0x7fa5a5a5u, 0xffbfffffu};
+    return list[random_below(random, 8)];
+}
+
+static uint32_t bad_row_logit(uint32_t kind, bool is_outlier, random_stream *random) {
+    const uint32_t infinity = 0x7f800000u, sign = 0x80000000u, any = bits_of_float(random_normal(random)), nan = random_nan(random);
+    const bool coin = random_below(random, 2) != 0;
+    switch (kind % 9) {
+    case 0: return nan;
+    case 1: return infinity | sign;
+    case 2: return infinity;
+    case 3: return coin ? nan : any;
+    case 4: return is_outlier ? any : nan;
+    case 5: return is_outlier ? infinity : infinity | sign;
+    case 6: return coin ? nan : infinity | sign;
+    case 7: return coin ? infinity : infinity | sign;
+    default: return is_outlier ? bits_of_float(-100) : 0xff7fffffu;
+    }
+}
+
+static uint32_t random_logit(logit_fill how, clmoe_logit_type type, uint32_t row_value, const uint32_t *few, random_stream *random) {
+    const uint32_t sign = random_below(random, 2) << 31, dice = random_below(random, 8);
+    const bool is_half = type == CLMOE_LOGIT_F16;
+    const float normal = 2 * random_normal(random), unit = random_unit(random);
+    switch (how) {
+    case LOGITS_UNIFORM: return bits_of_float(8 * unit);
+    case LOGITS_FEW: return few[random_below(random, 3)];
+    case LOGITS_EQUAL: return row_value;
+    case LOGITS_ZEROS: return dice == 0 ? bits_of_float(normal) : sign;
+    case LOGITS_DENORMAL:
+        if (dice == 0)
+            return sign;
+        return is_half ? bits_of_float((float)random_below(random, 1024) * 0x1p-24f) | sign : random_below(random, 0x00800000u) | sign;
+    case LOGITS_INFINITE: return dice < 2 ? 0x7f800000u | sign : bits_of_float(normal);
+    case LOGITS_NAN: return dice < 2 ? random_nan(random) : bits_of_float(normal);
+    case LOGITS_HUGE: return bits_of_float(unit * (is_half ? 65504 : 3.4e38f));
+    case LOGITS_NEGATIVE: return bits_of_float(-1 - 30 * (1 + unit));
+    case LOGITS_WIDE: return bits_of_float(unit * 125);
+    case LOGITS_NEIGHBOURS: return (row_value & 0xfffffff0u) + (random_below(random, 16) << (type == CLMOE_LOGIT_F32 ? 0 : 13));
+    case LOGITS_BF16: return bf16_of(bits_of_float(normal)) << 16;
+    case LOGITS_NORMAL:
+    case LOGITS_BAD_ROWS:
+    case LOGITS_RAW_BITS:
+    case NUM_LOGIT_FILLS: break;
+    }
+    return bits_of_float(normal);
+}
+
+void route_fill(route_case *c, logit_fill how, random_stream *random) {
+    const uint32_t T = c->num_tokens, E = c->desc.router.num_experts;
+    uint32_t *const bits = allocate((size_t)T * E * sizeof *bits);
+    for (uint32_t t = 0; t < T; ++t) {
+        const uint32_t row_value = bits_of_float(4 * random_normal(random)), outlier = random_below(random, E);
+        const uint32_t few[3] = {row_value, bits_of_float(random_normal(random)), bits_of_float(0)};
+        for (uint32_t e = 0; e < E; ++e) {
+            const bool is_bad = how == LOGITS_BAD_ROWS && t % 2 == 1;
+            bits[(size_t)t * E + e] =
+                is_bad ? bad_row_logit(t / 2, e == outlier, random) : random_logit(how, c->desc.logit_type, row_value, few, random);
+        }
+    }
+    route_logit_bits(c, bits);
+    free(bits);
+    unsigned char *const packed = c->logits;
+    for (size_t i = 0; how == LOGITS_RAW_BITS && i < logits_count(c) * logit_bytes(c->desc.logit_type); ++i)
+        packed[i] = (unsigned char)(random_bits(random) >> 40);
+}
+
+static uint32_t random_factor(factor_fill how, random_stream *random) {
+    static const uint32_t strange[] = {0x7fc00000u, 0xff800001u, 0x7f800000u, 0xff800000u, 0x00000001u, 0x807fffffu, 0,
+                                       0x80000000u, 0x00800000u, 0xbf800000u, 0x7f7fffffu, 0xff7fffffu, 0x3f800000u};
+    const float unit = random_unit(random);
+    switch (how) {
+    case FACTORS_FEW: return bits_of_float((float)random_below(random, 3) * 0.25f - 0.25f);
+    case FACTORS_LARGE: return bits_of_float(10 * unit);
+    case FACTORS_STRANGE: return random_below(random, 3) == 0 ? strange[random_below(random, 13)] : bits_of_float(unit);
+    case FACTORS_SMALL:
+    case NUM_FACTOR_FILLS: break;
+    }
+    return bits_of_float(0.25f + 0.25f * unit);
+}
+
+static void set_factors(const route_case *c, uint32_t **factors, bool wanted) {
+    free(*factors);
+    *factors = NULL;
+    if (!wanted)
+        return;
+    *factors = allocate((c->desc.router.num_experts + (size_t)c->slack) * sizeof **factors);
+    for (uint32_t e = 0; e < c->slack; ++e)
+        (*factors)[c->desc.router.num_experts + e] = bits_of_float(1000);
+}
+
+void route_factors(route_case *c, factor_fill how, random_stream *random) {
+    const clmoe_router *const router = &c->desc.router;
+    set_factors(c, &c->bias, router->has_bias != 0);
+    set_factors(c, &c->expert_scale, router->has_expert_scale != 0);
+    for (uint32_t e = 0; e < router->num_experts; ++e) {
+        if (c->bias != NULL)
+            c->bias[e] = random_factor(how, random);
+        if (c->expert_scale != NULL)
+            c->expert_scale[e] = random_factor(how, random);
+    }
+}
+
+void route_bias(route_case *c, const float *bias) {
+    set_factors(c, &c->bias, true);
+    memcpy(c->bias, bias, c->desc.router.num_experts * sizeof *bias);
+}
+
+void route_expert_scale(route_case *c, const float *expert_scale) {
+    set_factors(c, &c->expert_scale, true);
+    memcpy(c->expert_scale, expert_scale, c->desc.router.num_experts * sizeof *expert_scale);
+}
+
+void route_end(route_case *c) {
+    free(c->logits);
+    free(c->bias);
+    free(c->expert_scale);
+    free(c->ids);
+    free(c->weights);
+    memset(c, 0, sizeof *c);
+}
+
+void route_describe(const route_case *c, char *text, size_t bytes) {
+    static const char *const types[] = {"f32", "f16", "bf16"}, *const scores[] = {"softmax", "sigmoid", "sqrt softplus", "identity"};
+    static const char *const filters[] = {"no", "max", "top2"}, *const sources[] = {"score", "softmax of chosen", "sigmoid of chosen"};
+    static const char *const divisors[] = {"nothing", "sum", "sum + eps", "max(sum, eps)"};
+    const clmoe_router *const r = &c->desc.router;
+    const clmoe_tuning *const tuning = &c->desc.tuning;
+    snprintf(text, bytes,
+             "%s {T %u of %u, E %u, K %u, %s, stride %u, %s, softcap %g, %s, %s groups %u of %u, weights %s / %s, eps %g, scale %g, %s, "
+             "shift %u, slack %u, launches %u, group size %u, groups %u}",
+             c->name, c->num_tokens, c->desc.max_tokens, r->num_experts, r->top_k, types[c->desc.logit_type], c->row_stride,
+             scores[r->score], (double)r->softcap, r->has_bias ? "bias" : "no bias", filters[r->group_filter], r->kept_groups,
+             r->num_groups, sources[r->weight_source], divisors[r->renormalize], (double)r->epsilon, (double)r->scale,
+             r->has_expert_scale ? "expert scale" : "no expert scale", c->shift, c->slack, tuning->num_launches, tuning->group_size,
+             tuning->num_groups);
+}
+
+static void random_groups(clmoe_router *router, random_stream *random) {
+    const uint32_t E = router->num_experts, K = router->top_k;
+    router->group_filter = (clmoe_group_filter)(1 + random_below(random, 2));
+    const uint32_t least = router->group_filter == CLMOE_GROUPS_TOP2_SUM ? 2 : 1;
+    uint32_t divisors[40], count = 0;
+    for (uint32_t groups = 1; groups <= E / least && count < 40; ++groups) {
+        if (E % groups == 0)
+            divisors[count++] = groups;
+    }
+    if (count == 0) {
+        router->group_filter = CLMOE_GROUPS_NONE;
+        return;
+    }
+    router->num_groups = divisors[random_below(random, count)];
+    const uint32_t size = E / router->num_groups, fewest = (K + size - 1) / size;
+    router->kept_groups = fewest + random_below(random, router->num_groups - fewest + 1);
+}
+
+void random_router(clmoe_router *router, random_stream *random) {
+    const float softcaps[] = {0, 0, 0, 0, 30, 5, 0.5f, 100}, epsilons[] = {1e-20f, 1e-12f, 1e-3f, 0.5f, 0, 1.2e-38f};
+    const float scales[] = {0, 0, 0, 1, 2.5f, 16, 0.125f, -1.5f, 1e-20f, 1e20f};
+    const uint32_t E = router->num_experts, K = router->top_k;
+    memset(router, 0, sizeof *router);
+    router->num_experts = E;
+    router->top_k = K;
+    router->score = (clmoe_score)random_below(random, 4);
+    router->softcap = softcaps[random_below(random, 8)];
+    router->has_bias = (int32_t)random_below(random, 2);
+    router->weight_source = (clmoe_weight_source)(random_below(random, 2) * random_below(random, 3));
+    router->renormalize = (clmoe_renormalize)random_below(random, 4);
+    if (router->renormalize >= CLMOE_RENORMALIZE_SUM_PLUS_EPSILON)
+        router->epsilon = epsilons[random_below(random, 6)];
+    router->scale = scales[random_below(random, 10)];
+    router->has_expert_scale = random_below(random, 3) == 0;
+    if (random_below(random, 2) == 0)
+        random_groups(router, random);
+}
+
+bool route_may_refuse(const align_rig *rig, const route_case *c) {
+    const clmoe_tuning *const tuning = &c->desc.tuning;
+    const uint32_t E = c->desc.router.num_experts, K = c->desc.router.top_k;
+    const bool forced = tuning->num_launches != 0 || tuning->group_size != 0 || tuning->num_groups != 0;
+    return rig->ends_long_loops && (E > 2048 || K >= 1000 || (E > 1024 && K > 32) || c->desc.router.num_groups > 128 ||
+                                    (forced && (uint64_t)c->desc.max_tokens * E * K > 20000));
+}
+
+static clmoe_status enqueue_route(clmoe_plan *plan, cl_command_queue queue, const void *args, cl_uint waits, const cl_event *list,
+                                  cl_event *event) {
+    return clmoe_route_enqueue(plan, queue, args, waits, list, event);
+}
+
+void route_call(op_call *call, clmoe_route_args *args, clmoe_plan *plan, const route_case *c) {
+    const size_t width = logit_bytes(c->desc.logit_type), E = c->desc.router.num_experts, slack = c->slack;
+    const size_t result = (size_t)c->num_tokens * c->desc.router.top_k * 4, logits = c->num_tokens == 0 ? 0 : logits_count(c) * width;
+    memset(call, 0, sizeof *call);
+    memset(args, 0, sizeof *args);
+    route_describe(c, call->name, sizeof call->name);
+    call->plan = plan;
+    call->args = args;
+    call->args_bytes = sizeof *args;
+    call->enqueue = enqueue_route;
+    call->shift = c->shift;
+    call->scratch = c->scratch;
+    args->num_tokens = c->num_tokens;
+    args->row_stride = c->row_stride;
+    call->operands[ROUTE_LOGITS] =
+        (operand){.name = "logits", .view = &args->logits, .width = width, .bytes = logits, .spare = slack * width, .before = c->logits};
+    call->operands[ROUTE_BIAS] = (operand){.name = "bias",
+                                           .view = &args->bias,
+                                           .width = 4,
+                                           .bytes = c->bias == NULL ? 0 : (E + slack) * 4,
+                                           .spare = slack * 4,
+                                           .before = c->bias};
+    call->operands[ROUTE_EXPERT_SCALE] = (operand){.name = "expert_scale",
+                                                   .view = &args->expert_scale,
+                                                   .width = 4,
+                                                   .bytes = c->expert_scale == NULL ? 0 : (E + slack) * 4,
+                                                   .spare = slack * 4,
+                                                   .before = c->expert_scale};
+    call->operands[ROUTE_IDS] =
+        (operand){.name = "topk_ids", .view = &args->topk_ids, .width = 4, .bytes = result, .is_output = true, .is_judged = true};
+    call->operands[ROUTE_WEIGHTS] =
+        (operand){.name = "topk_weights", .view = &args->topk_weights, .width = 4, .bytes = result, .is_output = true, .is_judged = true};
+    call->num_operands = ROUTE_WORKSPACE;
+    call_workspace(call, &args->workspace, 4);
+}
+
+bool route_judge(align_rig *rig, const op_call *call, route_case *c) {
+    const uint32_t T = c->num_tokens, K = c->desc.router.top_k, stride = logits_stride_of(c);
+    const size_t bytes = (size_t)T * K * 4;
+    free(c->ids);
+    free(c->weights);
+    c->ids = allocate(bytes);
+    c->weights = allocate(bytes);
+    if (bytes == 0)
+        return true;
+    memcpy(c->ids, call_output(rig, call, ROUTE_IDS), bytes);
+    memcpy(c->weights, call_output(rig, call, ROUTE_WEIGHTS), bytes);
+    rig->hash = hash64_of(hash64_of(rig->hash, c->ids, bytes), c->weights, bytes);
+    for (uint32_t t = 0; t < T; ++t) {
+        const unsigned char *const logits = (const unsigned char *)c->logits + (size_t)t * stride * logit_bytes(c->desc.logit_type);
+        const oracle_route_inputs inputs = {&c->desc.router, c->desc.logit_type, logits, c->bias, c->expert_scale};
+        oracle_route_row row = oracle_route(&inputs);
+        const oracle_verdict verdict = oracle_route_judge(&row, c->ids + (size_t)t * K, c->weights + (size_t)t * K);
+        oracle_route_free(&row);
+        c->unclear += !verdict.is_clear;
+        c->unweighed += verdict.unweighed;
+        if (!verdict.is_right)
+            return call_fail(rig, call, "row %u: %s", t, verdict.text);
+    }
+    return true;
+}
+
+bool run_route(align_rig *rig, clmoe_plan *plan, route_case *c) {
+    op_call call;
+    clmoe_route_args args;
+    const uint64_t refused = rig->calls_refused;
+    route_call(&call, &args, plan, c);
+    call.may_refuse = route_may_refuse(rig, c);
+    free(c->ids);
+    c->ids = NULL;
+    if (!call_run(rig, &call))
+        return false;
+    return rig->calls_refused != refused || route_judge(rig, &call, c);
+}
+
+bool run_route_once(align_rig *rig, route_case *c) {
+    clmoe_plan *plan = NULL;
+    const clmoe_status status = clmoe_route_plan_create(rig->context, &c->desc, &plan);
+    free(c->ids);
+    c->ids = NULL;
+    if (status == CLMOE_UNSUPPORTED && route_may_refuse(rig, c)) {
+        ++rig->calls_refused;
+        return true;
+    }
+    if (status != CLMOE_SUCCESS) {
+        char text[400], name[480];
+        clmoe_context_error(rig->context, text, sizeof text);
+        route_describe(c, name, sizeof name);
+        snprintf(rig->failure, sizeof rig->failure, "%s\n    plan: %s: %s", name, clmoe_status_name(status), text);
+        return false;
+    }
+    const bool ok = run_route(rig, plan, c);
+    clmoe_plan_destroy(plan);
     return ok;
 }
 

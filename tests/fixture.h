@@ -8,6 +8,7 @@
 
 #include "oracle.h"
 #include "oracle_primitives.h"
+#include "oracle_route.h"
 
 #include <clmoe/clmoe.h>
 #include <stdbool.h>
@@ -155,6 +156,7 @@ enum {
     SLOT_WORKSPACE,
     NUM_SLOTS
 };
+#define MORE_SLOTS 8 /* for calls with more operands than align has */
 
 /* One allocation, grown when needed and used again: 0xA5 in front (64 elements and the shift), the view, 64 elements of 0xA5 behind. */
 typedef struct guarded {
@@ -170,7 +172,7 @@ typedef struct align_rig {
     cl_context opencl;      /* set if the rig makes its own cl_mem, for a context that has no queue */
     bool keep_workspace;    /* between calls of one plan: leave what the last call left there */
     clmoe_align_args args;  /* of the call in hand */
-    guarded slots[NUM_SLOTS];
+    guarded slots[NUM_SLOTS + MORE_SLOTS];
     bool ends_long_loops;   /* a driver that stops every loop of a work-item after 65,535 iterations in all: it may refuse forced tunings */
     uint64_t calls_refused; /* for that reason */
     uint64_t calls;         /* checked */
@@ -196,7 +198,7 @@ bool run_align(align_rig *rig, clmoe_plan *plan, const align_case *c);
 bool run_align_once(align_rig *rig, const align_case *c, bool *refused);
 
 /* ---- Any other operator: a call as a list of views -------------------------------------------------------------------------------- */
-#define MAX_OPERANDS 6
+#define MAX_OPERANDS 20
 
 typedef struct operand {
     const char *name;           /* as in the header of the operator */
@@ -204,10 +206,11 @@ typedef struct operand {
     size_t width, bytes, spare; /* of an element, of the view, of it more than needed; 0 bytes = absent */
     const void *before, *after; /* contents; before: NULL = poison; after: NULL = what it held */
     bool is_output, is_optional, is_scratch;
+    bool is_judged; /* an output whose contents the caller looks at: call_output() */
 } operand;
 
 typedef struct op_call {
-    char name[240];
+    char name[480];
     clmoe_plan *plan;
     const void *args;
     size_t args_bytes;
@@ -231,6 +234,81 @@ const void *call_output(const align_rig *rig, const op_call *call, size_t operan
 bool call_refused(align_rig *rig, op_call *call, const void *args, const char *what, const char *named);
 bool call_refuses_views(align_rig *rig, op_call *call); /* everything that can be wrong with a view, and with queue and events */
 bool call_on_queues(align_rig *rig, op_call *call);     /* a wait list is waited for, an event comes back; an out-of-order queue */
+
+/* ---- Cases of route ------------------------------------------------------------------------------------------------------------- */
+typedef enum logit_fill {
+    LOGITS_NORMAL,
+    LOGITS_UNIFORM,
+    LOGITS_FEW,        /* three values: ties */
+    LOGITS_EQUAL,      /* one value in a row */
+    LOGITS_ZEROS,      /* of both signs */
+    LOGITS_DENORMAL,   /* and zeros */
+    LOGITS_INFINITE,   /* some, of both signs */
+    LOGITS_NAN,        /* some, of many kinds */
+    LOGITS_HUGE,       /* up to the largest number */
+    LOGITS_NEGATIVE,   /* all of them */
+    LOGITS_WIDE,       /* to both ends of what e^x can be */
+    LOGITS_NEIGHBOURS, /* numbers that follow each other */
+    LOGITS_BF16,       /* normal, with 8 significant bits */
+    LOGITS_BAD_ROWS,   /* every other row all NaN, all -Inf, all +Inf, half NaN, ... */
+    LOGITS_RAW_BITS,
+    NUM_LOGIT_FILLS
+} logit_fill;
+extern const char *const logit_fill_names[NUM_LOGIT_FILLS];
+
+/* What stands in bias and expert_scale. */
+typedef enum factor_fill {
+    FACTORS_SMALL, /* 0 ... 0.5 */
+    FACTORS_FEW,
+    FACTORS_LARGE,   /* -10 ... 10 */
+    FACTORS_STRANGE, /* among them NaN, infinities, denormals, zeros */
+    NUM_FACTOR_FILLS
+} factor_fill;
+
+typedef struct route_case {
+    char name[100];
+    clmoe_route_desc desc;
+    uint32_t num_tokens, row_stride; /* stride: 0 = E, as in the call */
+    uint32_t shift, slack;           /* as in align_case */
+    unsigned char scratch;           /* what fills the workspace */
+    void *logits;                    /* packed as logit_type; these belong to the case */
+    uint32_t *bias, *expert_scale;   /* bits of f32; NULL if the router has none */
+    int32_t *ids;                    /* [T][K] of the last run_route() */
+    uint32_t *weights;               /* their bits */
+    uint64_t unclear, unweighed;     /* rows in which rounding decided; weights on an edge */
+} route_case;
+
+uint32_t bits_of_float(float value);
+float float_of_bits(uint32_t bits);
+size_t logit_bytes(clmoe_logit_type type);
+
+/* T tokens, E experts, the K best; all else zero, as in the descriptor. Logits come next, and bias and scale if the router wants them. */
+void route_begin(route_case *c, const char *name, uint32_t T, uint32_t E, uint32_t K);
+void route_logit_bits(route_case *c, const uint32_t *logits);          /* [T][E] bits of f32, rounded to the type, packed by row_stride */
+void route_values(route_case *c, const float *logits);                 /* the same */
+void route_fill(route_case *c, logit_fill how, random_stream *random); /* bits that suit the type */
+void route_factors(route_case *c, factor_fill how, random_stream *random);
+void route_bias(route_case *c, const float *bias);
+void route_expert_scale(route_case *c, const float *expert_scale);
+void route_end(route_case *c);
+void route_describe(const route_case *c, char *text, size_t bytes);
+
+/* Composes everything that a descriptor can say. E and K stay. */
+void random_router(clmoe_router *router, random_stream *random);
+
+/* Refusals that this pair is allowed: a driver that ends long loops, and a size or a forced tuning that needs them. */
+bool route_may_refuse(const align_rig *rig, const route_case *c);
+
+/* The call as a list of operands; the last row's last logit is the last element of its view, but for the slack. */
+void route_call(op_call *call, clmoe_route_args *args, clmoe_plan *plan, const route_case *c);
+enum { ROUTE_LOGITS, ROUTE_BIAS, ROUTE_EXPERT_SCALE, ROUTE_IDS, ROUTE_WEIGHTS, ROUTE_WORKSPACE };
+
+/* After call_check(): keeps ids and weights in the case and has the oracle judge every row. */
+bool route_judge(align_rig *rig, const op_call *call, route_case *c);
+
+/* The whole: one call, everything checked; run_route_once with a plan of its own. An allowed refusal leaves NULL in ids. */
+bool run_route(align_rig *rig, clmoe_plan *plan, route_case *c);
+bool run_route_once(align_rig *rig, route_case *c);
 
 /* Whether a call of this size takes the pair a reasonable time. */
 bool fixture_fits(const char *pair, const align_case *c);

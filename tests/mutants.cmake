@@ -58,3 +58,21 @@ clmoe_add_mutant(scan_without_carry pocl-parallel test_scan cl/parallel/scan.cl 
 clmoe_add_mutant(ignored_uncounted native test_histogram cl/serial/histogram.cl "++ignored;" "(void)ignored;")
 clmoe_add_mutant(first_wins pocl-parallel test_scatter cl/parallel/scatter.cl "atomic_max(&winners[p.winners_at + row], i + 1)"
   "atomic_cmpxchg(&winners[p.winners_at + row], 0, i + 1)")
+
+# Equal keys: the higher expert first.
+clmoe_add_mutant(last_tie_wins native test_route_cases cl/route.h "key_b - (a < b)" "key_b - (a > b)")
+# A dropped group counts as 0, not as less than anything.
+clmoe_add_mutant(dropped_is_zero native test_route_cases cl/serial/route.cl
+  "                keys[e] = ROUTE_KEY_DROPPED;" "                keys[e] = 0;")
+# The bias stays in the weights.
+clmoe_add_mutant(biased_weights pocl-serial test_route_cases cl/serial/route.cl
+  "made[k] = route_bits(route_flush(route_number(bits)));"
+  "made[k] = route_bits(route_flush(route_number(bits) + ((p.has & ROUTE_HAS_BIAS) != 0 ? 0.01f : 0.0f)));")
+# A chosen weight is written before all know the sum.
+clmoe_add_mutant(early_weights pocl-parallel test_route cl/parallel/route.cl
+  "max, sum, max_chosen));\n    }\n    GROUP_FENCE();" "max, sum, max_chosen));\n    }")
+# The sum over E in another order than everywhere else: right, but not the same bits.
+clmoe_add_mutant(other_sum_order all test_route_agree cl/serial/route.cl
+  "lanes[lane] += route_number(items[base + lane]);" "lanes[(lane + base / ROUTE_LANES) % ROUTE_LANES] += route_number(items[base + lane]);")
+# The quotient of the device as it is.
+clmoe_add_mutant(rough_quotient all test_route_agree cl/route.h "quotient += 2 * rest > mantissa_b;" "quotient += rest > mantissa_b;")

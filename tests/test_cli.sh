@@ -1,10 +1,11 @@
 #!/bin/bash
-# The program as its users meet it.   test_cli.sh PROGRAM DATA_DIRECTORY
+# The program as its users meet it.   test_cli.sh PROGRAM DATA_DIRECTORY MAKE_LOGITS
 # Needs bash and coreutils only. Arrays are written and read here byte by byte, so the program's own reader is not trusted to test itself.
 set -u
 here=$(dirname "$(realpath "$0")")
 program=$(realpath "$1")
 data=$(realpath "$2")
+make_logits=$(realpath "$3")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
@@ -98,7 +99,7 @@ align="align ids.npy --experts 4 --block 2"
 accepts "alone: a short help" "^usage: clmoe COMMAND"
 accepts "--help" "^usage: clmoe COMMAND" --help
 accepts "--version" '^clmoe [0-9]+\.[0-9]+\.[0-9]+$' --version
-for command in devices histogram scan sort scatter gather align verify advise; do
+for command in devices histogram scan sort scatter gather route route-align align verify advise; do
     accepts "$command --help" "^usage: clmoe $command" $command --help
 done
 refuses "unknown command, near" 2 "^clmoe: unknown command 'algin'; did you mean align\?" algin
@@ -279,6 +280,9 @@ check "no file is left beside" eval '! ls -R . | grep -Eq "writing|former"'
 
 # ---- histogram, scan, sort, scatter, gather
 . "$here/cli_primitives.sh"
+
+# ---- route, route-align
+. "$here/cli_route.sh"
 
 # ---- verify
 verify="verify ids.npy --experts 4 --block 2 --sorted s.npy --blocks x.npy --total t.npy"

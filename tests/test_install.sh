@@ -58,7 +58,8 @@ library_is_quiet() {
     ! nm -D --undefined-only "$library" | awk '{print $2}' | sed 's/@.*//' | grep -xE 'printf|puts|putchar|exit|abort|_exit|atexit|perror'
 }
 [ "${library##*.}" = so ] && check "nothing in the library prints or exits" library_is_quiet
-for file in shared.h parallel/group.cl {align,histogram,scan,scatter,sort}.h {serial,parallel}/{align,histogram,scan,scatter,sort}.cl; do
+for file in shared.h parallel/group.cl {align,histogram,route,scan,scatter,sort}.h \
+    {serial,parallel}/{align,histogram,route,route_align,scan,scatter,sort}.cl; do
     check "kernel file $file" cmp "$source/cl/$file" "$prefix/share/clmoe/cl/$file"
 done
 echo "$passed passed, $failed failed"

@@ -162,7 +162,7 @@ static void integer_types_in_both_byte_orders(void **state) {
 }
 
 static void bool_and_floats(void **state) {
-    static const unsigned char bools[2] = {1, 0}, big_float[4] = {0x3f, 0x80, 0, 0}, half[2] = {0x00, 0x3c};
+    static const unsigned char bools[2] = {1, 0}, big_float[4] = {0x3f, 0x80, 0, 0}, half[2] = {0x00, 0x3c}, big_half[2] = {0x3c, 0x00};
     static const double pi = 3.25;
     float value;
     uint16_t bits;
@@ -186,6 +186,12 @@ static void bool_and_floats(void **state) {
     npy_free(&array);
 
     write_npy(1, "{'descr': '<f2', 'fortran_order': False, 'shape': (1,), }", half, 2);
+    array = read_back();
+    memcpy(&bits, array.data, 2);
+    assert_int_equal(bits, 0x3c00);
+    npy_free(&array);
+
+    write_npy(1, "{'descr': '>f2', 'fortran_order': False, 'shape': (1,), }", big_half, 2);
     array = read_back();
     memcpy(&bits, array.data, 2);
     assert_int_equal(bits, 0x3c00);

@@ -26,6 +26,10 @@ static uint32_t max_rows(uint32_t tokens, uint32_t top_k, uint32_t buckets, uint
     return (uint32_t)((used + (pairs - used) / block) * block);
 }
 
+static uint64_t local_items(const uint32_t *buckets, uint32_t group_size) {
+    return align_local_items(*buckets, group_size);
+}
+
 static void test_paths(void **state) {
     (void)state;
     random_stream random = {2024};
@@ -38,7 +42,7 @@ static void test_paths(void **state) {
                        block = 1 + random_below(&random, 256);
         const uint32_t most = random_below(&random, 1u << (1 + random_below(&random, 20)));
         const uint32_t tokens = random_below(&random, most + 1);
-        const uint32_t size = kernel_class == CLMOE_CLASS_SERIAL ? 1 : clmoe_tune_group_size(limits, 0, align_local_items, buckets);
+        const uint32_t size = kernel_class == CLMOE_CLASS_SERIAL ? 1 : clmoe_tune_group_size(limits, 0, local_items, &buckets);
         assert_in_range(size, 1, limits->max_group_size);
         if (kernel_class == CLMOE_CLASS_PARALLEL)
             assert_true(4 * (uint64_t)align_local_items(buckets, size) <= limits->local_bytes);
@@ -63,6 +67,31 @@ static void test_paths(void **state) {
     }
 }
 
+static void test_route_groups(void **state) {
+    (void)state;
+    random_stream random = {2025};
+    for (unsigned i = 0; i < 200000; ++i) {
+        const struct clmoe_limits *limits = &devices[random_below(&random, sizeof devices / sizeof *devices)];
+        const clmoe_class kernel_class = limits->local_bytes == 0 || random_below(&random, 2) ? CLMOE_CLASS_SERIAL : CLMOE_CLASS_PARALLEL;
+        const uint32_t size = kernel_class == CLMOE_CLASS_SERIAL ? 1 : 1 + random_below(&random, limits->max_group_size);
+        const clmoe_tuning wanted = {.num_groups = random_below(&random, 3) ? 0 : 1 + random_below(&random, 65536)};
+        const uint32_t experts = 1 + random_below(&random, 1u << (1 + random_below(&random, 12))),
+                       top_k = 1 + random_below(&random, experts);
+        const uint32_t most = random_below(&random, 1u << (1 + random_below(&random, 20))), tokens = random_below(&random, most + 1);
+        const struct clmoe_route_shape largest = {most, experts, top_k, 0, random_below(&random, 2) != 0, random_below(&random, 2) != 0, 0};
+        struct clmoe_route_shape shape = largest;
+        shape.num_tokens = tokens;
+        const uint32_t team = clmoe_tune_route_team(experts, top_k, size), teams = size / team;
+        assert_int_equal(size % team, 0); /* no work-item is left over */
+        uint32_t most_groups, groups;
+        clmoe_tune_route(limits, kernel_class, size, &wanted, &largest, &most_groups);
+        if (clmoe_tune_route(limits, kernel_class, size, &wanted, &shape, &groups) != NULL)
+            assert_int_not_equal(limits->max_iterations, 0); /* the one reason to refuse */
+        assert_in_range(groups, 1, tokens == 0 ? 1 : kernel_class == CLMOE_CLASS_SERIAL ? tokens : (tokens + teams - 1) / teams);
+        assert_true(groups <= most_groups || most == 0); /* the workspace was sized for the largest call */
+    }
+}
+
 static void test_small_parallel_calls_take_one_launch(void **state) {
     (void)state;
     const clmoe_tuning none = {0};
@@ -71,7 +100,7 @@ static void test_small_parallel_calls_take_one_launch(void **state) {
             for (uint32_t tokens = 0; tokens <= 256 && devices[d].max_iterations == 0; ++tokens) {
                 const struct clmoe_align_shape shape = {tokens, 8, buckets, 256, max_rows(tokens, 8, buckets, 256), 0};
                 struct clmoe_align_path path;
-                const uint32_t size = devices[d].local_bytes == 0 ? 1 : clmoe_tune_group_size(&devices[d], 0, align_local_items, buckets);
+                const uint32_t size = devices[d].local_bytes == 0 ? 1 : clmoe_tune_group_size(&devices[d], 0, local_items, &buckets);
                 const clmoe_class kernel_class = devices[d].local_bytes == 0 ? CLMOE_CLASS_SERIAL : CLMOE_CLASS_PARALLEL;
                 assert_null(clmoe_tune_align(&devices[d], kernel_class, size, &none, &shape, &path));
                 assert_int_equal(path.num_launches, 1);
@@ -159,6 +188,7 @@ static void test_bytes_of_primitives(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_route_groups),
         cmocka_unit_test(test_small_parallel_calls_take_one_launch),
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_bytes_of_primitives),

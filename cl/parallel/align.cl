@@ -298,13 +298,8 @@ kernel __attribute__((reqd_work_group_size(W, 1, 1))) void align_place(struct al
                           p.top_k * share_begin(p.num_tokens, p.num_chunks, group + 1), align_true_pairs(p, num_tokens_device), l);
 }
 
-/* align_one - count and place by one group.
- * in, out, sync  as align_count and align_place
- * pre            one group, num_chunks = 1
- */
-kernel __attribute__((reqd_work_group_size(W, 1, 1))) void align_one(struct align_params p, ALIGN_INPUTS, ALIGN_OUTPUTS,
-                                                                     SCRATCH u32 *memory) {
-    const struct align_outputs out = ALIGN_OUTPUTS_AT(p);
+/* Count and place by the only group. sync: all work-items of the group. */
+static inline void align_all(struct align_params p, struct align_outputs out, ALIGN_INPUTS, SCRATCH u32 *memory) {
     const struct align_local l = align_slice_local(p, memory);
     const u32 lid = (u32)get_local_id(0);
     topk_ids += p.topk_ids_at;
@@ -323,4 +318,14 @@ kernel __attribute__((reqd_work_group_size(W, 1, 1))) void align_one(struct alig
     GROUP_FENCE();
     align_lay_out(p, out, expert_map, l);
     align_place_pairs(p, out, topk_ids, expert_map, row_mask, num_tokens_device, 0, p.num_tokens * p.top_k, true_pairs, l);
+}
+
+/* align_one - count and place by one group.
+ * in, out, sync  as align_count and align_place
+ * pre            one group, num_chunks = 1
+ */
+kernel __attribute__((reqd_work_group_size(W, 1, 1))) void align_one(struct align_params p, ALIGN_INPUTS, ALIGN_OUTPUTS,
+                                                                     SCRATCH u32 *memory) {
+    const struct align_outputs out = ALIGN_OUTPUTS_AT(p);
+    align_all(p, out, topk_ids, expert_map, row_mask, num_tokens_device, memory);
 }

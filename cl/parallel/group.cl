@@ -15,6 +15,14 @@
 #define GROUP_FENCE() barrier(CLK_LOCAL_MEM_FENCE)
 #endif
 
+/* In front of a short loop with a barrier behind it: PoCL 3.1 fails to build groups of 1 or 2 work-items if its compiler makes vectors of
+ * it. */
+#ifdef __clang__
+#define SCALAR_LOOP _Pragma("clang loop vectorize(disable)")
+#else
+#define SCALAR_LOOP
+#endif
+
 /* sync  none inside */
 static inline void group_zero(SCRATCH u32 *items, u32 n) {
     for (u32 base = 0; base < n; base += W) {

@@ -205,12 +205,8 @@ kernel void NAME(align_place)(struct align_params p, ALIGN_INPUTS, ALIGN_OUTPUTS
      share_begin(p.num_tokens, p.num_chunks, group), share_begin(p.num_tokens, p.num_chunks, group + 1), next_row);
 }
 
-/* align_one - count and place by one group.
- * in, out  as align_count and align_place
- * pre      one group, num_chunks = 1, not prefixed
- */
-kernel void NAME(align_one)(struct align_params p, ALIGN_INPUTS, ALIGN_OUTPUTS, global u32 *table) {
-    const struct align_outputs out = ALIGN_OUTPUTS_AT(p);
+/* Count and place by the only group. Not inline: the native build shares it among kernels. */
+static void NAME(align_all)(struct align_params p, struct align_outputs out, ALIGN_INPUTS, global u32 *table) {
     table += p.table_at;
     topk_ids += p.topk_ids_at;
     expert_map += p.expert_map_at;
@@ -220,4 +216,13 @@ kernel void NAME(align_one)(struct align_params p, ALIGN_INPUTS, ALIGN_OUTPUTS, 
     NAME(align_count_tokens)(p, topk_ids, expert_map, row_mask, num_tokens_device, 0, p.num_tokens, table);
     align_lay_out(p, out, expert_map, table, next_row, 0, 1);
     NAME(align_place_tokens)(p, out, topk_ids, expert_map, row_mask, num_tokens_device, 0, p.num_tokens, next_row);
+}
+
+/* align_one - count and place by one group.
+ * in, out  as align_count and align_place
+ * pre      one group, num_chunks = 1, not prefixed
+ */
+kernel void NAME(align_one)(struct align_params p, ALIGN_INPUTS, ALIGN_OUTPUTS, global u32 *table) {
+    const struct align_outputs out = ALIGN_OUTPUTS_AT(p);
+    NAME(align_all)(p, out, topk_ids, expert_map, row_mask, num_tokens_device, table);
 }

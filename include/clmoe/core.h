@@ -192,7 +192,7 @@ typedef struct clmoe_plan clmoe_plan;
 
 /* How a call may be carried out. Speed only: every setting gives the same bits. Zero = the library chooses. */
 typedef struct clmoe_tuning {
-    uint32_t num_launches; /* 1, 2 or 3 */
+    uint32_t num_launches; /* 1, 2 or 3; route_align: 1 ... 4 */
     uint32_t group_size;   /* work-items in a group of the parallel class, 1 ... the kernels' limit; halved until local memory is enough */
     uint32_t num_groups;   /* groups among which the items are shared out, 1 ... 65536 */
 } clmoe_tuning;
@@ -223,8 +223,8 @@ typedef struct clmoe_plan_info {
 /* Scratch memory that each call needs, in bytes; 0 = none. Its contents matter neither before nor after a call. */
 CLMOE_API size_t clmoe_plan_workspace_bytes(const clmoe_plan *plan);
 
-/* How a call with `num_items` items (align: tokens) would be carried out. Err: CLMOE_INVALID_ARGUMENT (num_items over the plan's),
- * CLMOE_UNSUPPORTED (such a call would be refused, see the operator). */
+/* How a call with `num_items` items (align and route: tokens) would be carried out. Err: CLMOE_INVALID_ARGUMENT (num_items over the
+ * plan's), CLMOE_UNSUPPORTED (such a call would be refused, see the operator). */
 CLMOE_API clmoe_status clmoe_plan_describe(const clmoe_plan *plan, size_t num_items, clmoe_plan_info *info);
 
 /* NULL is fine. Commands that are still queued go on. */

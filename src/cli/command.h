@@ -10,6 +10,8 @@ outcome command_scan(int argc, char **argv);
 outcome command_sort(int argc, char **argv);
 outcome command_scatter(int argc, char **argv);
 outcome command_gather(int argc, char **argv);
+outcome command_route(int argc, char **argv);
+outcome command_route_align(int argc, char **argv);
 outcome command_align(int argc, char **argv);
 outcome command_verify(int argc, char **argv);
 outcome command_advise(int argc, char **argv);

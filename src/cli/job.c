@@ -165,11 +165,7 @@ static void print_json(const job *work, const job_fact *facts, size_t num_facts)
     for (size_t i = 0; i < num_facts; i++) {
         json_integer(&json, facts[i].key, facts[i].value);
     }
-    json_open(&json, "files", '[');
-    for (size_t i = 0; i < work->outputs.num_files; i++) {
-        json_text(&json, NULL, work->outputs.files[i].path);
-    }
-    json_close(&json, ']');
+    output_json(&work->outputs, &json);
     json_close(&json, '}');
 }
 

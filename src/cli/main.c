@@ -15,6 +15,8 @@ static const struct {
     {"sort", command_sort, "sorts keys, with values that go along, or tells their places (argsort)"},
     {"scatter", command_scatter, "puts rows or items to the places that an index tells"},
     {"gather", command_gather, "takes rows or items from the places that an index tells"},
+    {"route", command_route, "chooses experts for each token from the router's logits, as published models do"},
+    {"route-align", command_route_align, "route, then align: from logits to the layout for a GEMM, in one call"},
     {"align", command_align, "sorts (token, slot) pairs by expert, padded to blocks; explains and draws it"},
     {"verify", command_verify, "checks what another engine's align produced"},
     {"advise", command_advise, "which block size to take for these ids"},
@@ -27,7 +29,7 @@ static outcome print_help(void) {
            "[options]\n\n",
            clmoe_version());
     for (size_t i = 0; i < NUM_COMMANDS; i++) {
-        printf("  %-10s %s\n", commands[i].word, commands[i].purpose);
+        printf("  %-11s %s\n", commands[i].word, commands[i].purpose);
     }
     printf("\n'clmoe COMMAND --help' tells the options of a command, 'clmoe --version' the version.\n"
            "Arrays are NumPy .npy files. Results go to stdout, everything else to stderr.\n");

@@ -1,6 +1,9 @@
 #include "options.h"
 
+#include <errno.h>
+#include <float.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,6 +74,24 @@ outcome options_number(const char *command, const char *label, const char *text,
     return OUTCOME_DONE;
 }
 
+outcome options_float(const char *command, const char *label, const char *text, float *value) {
+    char *end = NULL;
+    const bool has_digits = strpbrk(text, "0123456789") != NULL && strspn(text, "0123456789+-.eE") == strlen(text);
+    errno = 0;
+    *value = strtof(text, &end);
+    if (!has_digits || *end) {
+        return report_error(command, OUTCOME_BAD_INPUT, "%s %s: not a number", label, *text ? text : "''");
+    }
+    const char *limit = signbit(*value)                                       ? "at least 0"
+                        : !isfinite(*value)                                   ? "at most 3.4e38"
+                        : *value < FLT_MIN && (*value > 0 || errno == ERANGE) ? "0, or at least 1.2e-38"
+                                                                              : NULL;
+    if (limit) {
+        return report_error(command, OUTCOME_BAD_INPUT, "%s %s: must be %s", label, text, limit);
+    }
+    return OUTCOME_DONE;
+}
+
 static outcome parse_numbers(const char *command, const option_spec *spec, const char *text) {
     number_list *list = spec->target;
     list->num_values = 0;
@@ -130,6 +151,7 @@ static outcome parse_value(const char *command, const option_spec *spec, const c
         result = options_number(command, spec->name, text, spec->min, spec->max, &number);
         *(int32_t *)spec->target = (int32_t)number;
         break;
+    case OPTION_FLOAT: result = options_float(command, spec->name, text, spec->target); break;
     case OPTION_NUMBERS: result = parse_numbers(command, spec, text); break;
     case OPTION_CHOICE: result = parse_choice(command, spec, text); break;
     }
@@ -179,12 +201,17 @@ static void choose_cache_dir(common_options *common) {
 /* ---- Help and parsing ----------------------------------------------------------------------------------------------------------- */
 
 static void print_specs(const char *title, const option_spec *specs, size_t num_specs) {
+    enum { LEFT_COLUMNS = 30 };
     printf("\n%s\n", title);
     for (size_t i = 0; i < num_specs; i++) {
         char left[64];
-        snprintf(left, sizeof left, "%s%s%s", specs[i].name, specs[i].value_name ? " " : "",
-                 specs[i].value_name ? specs[i].value_name : "");
-        printf("  %-30s %s\n", left, specs[i].help);
+        const int length = snprintf(left, sizeof left, "%s%s%s", specs[i].name, specs[i].value_name ? " " : "",
+                                    specs[i].value_name ? specs[i].value_name : "");
+        printf("  %-*s", LEFT_COLUMNS, left);
+        if (length > LEFT_COLUMNS) {
+            printf("\n  %*s", LEFT_COLUMNS, "");
+        }
+        printf(" %s\n", specs[i].help);
     }
 }
 
@@ -281,7 +308,7 @@ bool options_parse(const command_syntax *syntax, int argc, char **argv, common_o
             }
         }
     }
-    if (syntax->operand_name && !*operand) {
+    if (syntax->operand_name && syntax->operand_name[0] != '[' && !*operand) {
         *result =
             report_error(syntax->command, OUTCOME_BAD_INPUT, "%s is missing; see 'clmoe %s --help'", syntax->operand_name, syntax->command);
         return false;

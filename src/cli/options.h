@@ -19,6 +19,7 @@ typedef enum option_kind {
     OPTION_TEXT,    /* const char *, never empty */
     OPTION_UINT32,  /* uint32_t in min ... max */
     OPTION_INT32,   /* int32_t in min ... max */
+    OPTION_FLOAT,   /* float: 0, or positive and normal */
     OPTION_NUMBERS, /* number_list, comma-separated, each in min ... max */
     OPTION_CHOICE   /* uint32_t: position of the word in value_name, "auto|serial|parallel" */
 } option_kind;
@@ -51,7 +52,7 @@ typedef struct command_syntax {
     const char *purpose; /* a few lines for --help */
     const option_spec *specs;
     size_t num_specs;
-    const char *operand_name; /* "IDS.npy"; NULL if the command takes none */
+    const char *operand_name; /* "IDS.npy"; "[IDS.npy]" if it may be missing; NULL if the command takes none */
 } command_syntax;
 
 /* Parses what follows the command's name, fills the targets and *common, and *operand if the command takes one. True: go on.
@@ -63,5 +64,8 @@ const char *options_nearest(const char *typed, const char *const *names, size_t 
 
 /* A whole number in min ... max and nothing else around it; otherwise an error line "LABEL TEXT: must be at least 1". */
 outcome options_number(const char *command, const char *label, const char *text, int64_t min, int64_t max, int64_t *value);
+
+/* The same for a decimal number, 0 or one that is positive and normal as a float: "2.5", "1e-20". */
+outcome options_float(const char *command, const char *label, const char *text, float *value);
 
 #endif

@@ -180,6 +180,14 @@ outcome output_commit(output_set *outputs) {
     return result;
 }
 
+void output_json(const output_set *outputs, report_json *json) {
+    json_open(json, "files", '[');
+    for (size_t i = 0; i < outputs->num_files; i++) {
+        json_text(json, NULL, outputs->files[i].path);
+    }
+    json_close(json, ']');
+}
+
 void output_discard(output_set *outputs) {
     for (size_t i = 0; i < outputs->num_files; i++) {
         output_file *file = &outputs->files[i];

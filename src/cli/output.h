@@ -39,6 +39,9 @@ outcome output_close(output_set *outputs, bool written);
 /* Moves every file to its place. */
 outcome output_commit(output_set *outputs);
 
+/* "files": [...] */
+void output_json(const output_set *outputs, report_json *json);
+
 /* Removes what is not in place and frees the names. After output_commit it only frees. */
 void output_discard(output_set *outputs);
 

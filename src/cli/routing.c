@@ -6,6 +6,12 @@
 
 /* ---- Arrays from files ---------------------------------------------------------------------------------------------------------- */
 
+outcome routing_refuse(const char *command, const char *path, const npy_array *array, const char *rule) {
+    char description[160];
+    npy_describe(array, description, sizeof description);
+    return report_error(command, OUTCOME_BAD_INPUT, "%s: %s: %s", path, description, rule);
+}
+
 /* Applies --at until the array has num_dims dimensions left; with at NULL it must have them already. */
 static outcome pick(const char *command, const char *path, const number_list *at, uint32_t num_dims, npy_array *array) {
     char description[160], example[2 * NPY_MAX_DIMS + 1] = "0";
@@ -34,16 +40,19 @@ static outcome pick(const char *command, const char *path, const number_list *at
     return OUTCOME_DONE;
 }
 
-outcome routing_read_array(const routing *route, const char *path, uint32_t num_dims, const number_list *at, npy_array *array) {
+static outcome read_array(const char *command, const char *path, npy_array *array) {
     char error[256];
-    if (!npy_read(path, array, error, sizeof error)) {
-        return report_error(route->command, OUTCOME_BAD_INPUT, "%s: %s", path, error);
-    }
-    const outcome result = pick(route->command, path, array->num_dims > num_dims ? at : NULL, num_dims, array);
-    if (result != OUTCOME_DONE) {
-        npy_free(array);
-    }
-    return result;
+    return npy_read(path, array, error, sizeof error) ? OUTCOME_DONE : report_error(command, OUTCOME_BAD_INPUT, "%s: %s", path, error);
+}
+
+outcome routing_read_part(const char *command, const char *path, uint32_t num_dims, const number_list *at, npy_array *array) {
+    const outcome result = read_array(command, path, array);
+    return result == OUTCOME_DONE ? pick(command, path, at, num_dims, array) : result;
+}
+
+outcome routing_read_array(const char *command, const char *path, uint32_t num_dims, const number_list *at, npy_array *array) {
+    const outcome result = read_array(command, path, array);
+    return result == OUTCOME_DONE ? pick(command, path, array->num_dims > num_dims ? at : NULL, num_dims, array) : result;
 }
 
 static bool id_type_of(const npy_array *ids, clmoe_id_type *type) {
@@ -62,13 +71,14 @@ static bool id_type_of(const npy_array *ids, clmoe_id_type *type) {
 }
 
 outcome routing_read(routing *route, const char *command, const char *path, const number_list *at, uint32_t num_experts) {
-    char error[256], description[160];
+    char description[160];
     memset(route, 0, sizeof *route);
     route->command = command;
     route->num_experts = num_experts;
     npy_array *ids = &route->ids;
-    if (!npy_read(path, ids, error, sizeof error)) {
-        return report_error(command, OUTCOME_BAD_INPUT, "%s: %s", path, error);
+    outcome result = read_array(command, path, ids);
+    if (result != OUTCOME_DONE) {
+        return result;
     }
     npy_describe(ids, description, sizeof description);
     if (!id_type_of(ids, &route->id_type)) {
@@ -78,7 +88,7 @@ outcome routing_read(routing *route, const char *command, const char *path, cons
         return report_error(command, OUTCOME_BAD_INPUT, "%s: %s: ids are [tokens][slots]; for one slot per token reshape to (%zu, 1)", path,
                             description, ids->num_items);
     }
-    const outcome result = pick(command, path, at, 2, ids);
+    result = pick(command, path, at, 2, ids);
     if (result != OUTCOME_DONE) {
         return result;
     }
@@ -99,7 +109,7 @@ outcome routing_read_map(routing *route, const char *path, clmoe_foreign foreign
     if (!path) {
         return OUTCOME_DONE;
     }
-    outcome result = routing_read_array(route, path, 1, NULL, &map);
+    outcome result = routing_read_array(route->command, path, 1, NULL, &map);
     if (result != OUTCOME_DONE) {
         return result;
     }
@@ -152,16 +162,30 @@ static clmoe_buffer *output_view(clmoe_align_args *args, size_t which) {
     return (clmoe_buffer *)(void *)((char *)args + outputs[which].argument);
 }
 
+static clmoe_align_desc describe(const align_call *call, const routing *route) {
+    const clmoe_align_desc desc = {.max_tokens = route->num_tokens,
+                                   .top_k = route->top_k,
+                                   .num_experts = route->num_experts,
+                                   .block_size = call->block_size,
+                                   .id_type = route->id_type,
+                                   .foreign = route->foreign,
+                                   .has_pad_value = call->has_pad_value,
+                                   .pad_value = call->pad_value};
+    return desc;
+}
+
 static void size_arrays(align_call *call, const routing *route) {
     const size_t rows = call->capacity, blocks = rows / call->block_size, experts = route->num_experts;
-    const size_t sizes[ALIGN_NUM_ARRAYS] = {rows, blocks, 1, experts, experts + 1, experts + 1, route->ids.num_items, blocks, rows, 4};
+    const size_t pairs = (size_t)route->num_tokens * route->top_k;
+    const size_t sizes[ALIGN_NUM_ARRAYS] = {rows, blocks, 1, experts, experts + 1, experts + 1, pairs, blocks, rows, 4};
     memcpy(call->num_items, sizes, sizeof sizes);
 }
 
 /* Capacity 0 becomes the bound; any other is held against it. */
-static outcome settle_capacity(align_call *call, const clmoe_align_desc *desc, session *work) {
+static outcome settle_capacity(align_call *call, const routing *route, session *work) {
+    const clmoe_align_desc desc = describe(call, route);
     uint32_t max_rows = 0;
-    const clmoe_status status = clmoe_align_max_rows(desc, desc->max_tokens, &max_rows);
+    const clmoe_status status = clmoe_align_max_rows(&desc, desc.max_tokens, &max_rows);
     if (status != CLMOE_SUCCESS) {
         return session_failure(work, status);
     }
@@ -178,9 +202,10 @@ static outcome settle_capacity(align_call *call, const clmoe_align_desc *desc, s
     return OUTCOME_DONE;
 }
 
-static outcome upload(align_call *call, const routing *route, session *work, clmoe_plan *plan, clmoe_align_args *args) {
-    const npy_array *mask = call->row_mask, *weights = call->weights;
-    outcome result = session_buffer(work, route->ids.data, route->ids.num_items * route->ids.item_bytes, &args->topk_ids);
+outcome align_call_prepare(align_call *call, const routing *route, session *work, clmoe_align_args *args) {
+    const npy_array *mask = call->row_mask;
+    call->wanted[ALIGN_SORTED] = call->wanted[ALIGN_EXPERTS] = call->wanted[ALIGN_TOTAL] = true;
+    outcome result = settle_capacity(call, route, work);
     if (result == OUTCOME_DONE && route->expert_map) {
         result = session_buffer(work, route->expert_map, route->num_experts * sizeof *route->expert_map, &args->expert_map);
     }
@@ -190,11 +215,8 @@ static outcome upload(align_call *call, const routing *route, session *work, clm
     if (result == OUTCOME_DONE && call->has_device_tokens) {
         result = session_buffer(work, &call->device_tokens, sizeof call->device_tokens, &args->num_tokens_device);
     }
-    if (result == OUTCOME_DONE && weights) {
-        result = session_buffer(work, weights->data, weights->num_items * weights->item_bytes, &args->topk_weights);
-    }
     if (result == OUTCOME_DONE) {
-        result = session_buffer(work, NULL, clmoe_plan_workspace_bytes(plan), &args->workspace);
+        size_arrays(call, route);
     }
     for (size_t i = 0; i < ALIGN_NUM_ARRAYS && result == OUTCOME_DONE; i++) {
         if (call->wanted[i]) {
@@ -204,7 +226,7 @@ static outcome upload(align_call *call, const routing *route, session *work, clm
     return result;
 }
 
-static outcome download(align_call *call, session *work, clmoe_align_args *args) {
+outcome align_call_collect(align_call *call, session *work, clmoe_align_args *args) {
     for (size_t i = 0; i < ALIGN_NUM_ARRAYS; i++) {
         const size_t bytes = call->num_items[i] * sizeof(int32_t);
         if (!call->wanted[i]) {
@@ -222,7 +244,7 @@ static outcome download(align_call *call, session *work, clmoe_align_args *args)
     return OUTCOME_DONE;
 }
 
-static void destroy_buffers(session *work, clmoe_align_args *args) {
+void align_call_release(session *work, clmoe_align_args *args) {
     const clmoe_buffer inputs[] = {args->topk_ids,          args->expert_map,   args->row_mask,
                                    args->num_tokens_device, args->topk_weights, args->workspace};
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++) {
@@ -234,38 +256,31 @@ static void destroy_buffers(session *work, clmoe_align_args *args) {
 }
 
 outcome align_call_run(align_call *call, const routing *route, session *work) {
-    clmoe_align_desc desc;
-    clmoe_align_args args;
+    const clmoe_align_desc desc = describe(call, route);
+    clmoe_align_args args = {.num_tokens = route->num_tokens};
     clmoe_plan *plan = NULL;
-    memset(&desc, 0, sizeof desc);
-    memset(&args, 0, sizeof args);
-    desc.max_tokens = route->num_tokens;
-    desc.top_k = route->top_k;
-    desc.num_experts = route->num_experts;
-    desc.block_size = call->block_size;
-    desc.id_type = route->id_type;
-    desc.foreign = route->foreign;
-    desc.has_pad_value = call->has_pad_value;
-    desc.pad_value = call->pad_value;
-    args.num_tokens = route->num_tokens;
     clmoe_status status = clmoe_align_plan_create(work->context, &desc, &plan);
     if (status != CLMOE_SUCCESS) {
         return session_failure(work, status);
     }
-    call->wanted[ALIGN_SORTED] = call->wanted[ALIGN_EXPERTS] = call->wanted[ALIGN_TOTAL] = true;
-    outcome result = settle_capacity(call, &desc, work);
+    outcome result = align_call_prepare(call, route, work, &args);
     if (result == OUTCOME_DONE) {
-        size_arrays(call, route);
-        result = upload(call, route, work, plan, &args);
+        result = session_buffer(work, route->ids.data, route->ids.num_items * route->ids.item_bytes, &args.topk_ids);
+    }
+    if (result == OUTCOME_DONE && call->weights) {
+        result = session_buffer(work, call->weights->data, call->weights->num_items * call->weights->item_bytes, &args.topk_weights);
+    }
+    if (result == OUTCOME_DONE) {
+        result = session_buffer(work, NULL, clmoe_plan_workspace_bytes(plan), &args.workspace);
     }
     if (result == OUTCOME_DONE) {
         status = clmoe_align_enqueue(plan, clmoe_context_queue(work->context), &args, 0, NULL, NULL);
-        result = status == CLMOE_SUCCESS ? download(call, work, &args) : session_failure(work, status);
+        result = status == CLMOE_SUCCESS ? align_call_collect(call, work, &args) : session_failure(work, status);
     }
     if (result == OUTCOME_DONE) {
         result = session_tell_plan(work, plan, route->num_tokens);
     }
-    destroy_buffers(work, &args);
+    align_call_release(work, &args);
     clmoe_plan_destroy(plan);
     return result;
 }

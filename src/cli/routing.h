@@ -27,8 +27,14 @@ outcome routing_read_map(routing *route, const char *path, clmoe_foreign foreign
 
 void routing_free(routing *route);
 
-/* Reads any array that goes with the ids. `at` is used only if it has more dimensions than it should; NULL = then it is refused. */
-outcome routing_read_array(const routing *route, const char *path, uint32_t num_dims, const number_list *at, npy_array *array);
+/* Fails with "X.npy: int32 (64, 4): RULE". */
+outcome routing_refuse(const char *command, const char *path, const npy_array *array, const char *rule);
+
+/* Reads any other array. `at` picks leading indices of one that has more dimensions than it should; NULL = then it is refused. */
+outcome routing_read_part(const char *command, const char *path, uint32_t num_dims, const number_list *at, npy_array *array);
+
+/* The same for an array that goes with another: it may have the leading dimensions of that one, or not. */
+outcome routing_read_array(const char *command, const char *path, uint32_t num_dims, const number_list *at, npy_array *array);
 
 /* The operator's outputs, by the order of its arguments. */
 typedef enum align_array {
@@ -68,6 +74,12 @@ typedef struct align_call {
 
 outcome align_call_run(align_call *call, const routing *route, session *work);
 void align_call_free(align_call *call);
+
+/* The parts of align_call_run, for a call of the library that does more than align: the buffers of what goes in beside the ids and of the
+ * outputs; the outputs on the host; the end of the buffers, also after a failure. *args starts all zero. */
+outcome align_call_prepare(align_call *call, const routing *route, session *work, clmoe_align_args *args);
+outcome align_call_collect(align_call *call, session *work, clmoe_align_args *args);
+void align_call_release(session *work, clmoe_align_args *args);
 
 /* Segments are runs of rows that belong together: one for each expert in the operator's order, and with BUCKET one in front for the
  * pairs that belong to none. Segment s of `align_num_segments` has these pairs and starts at this row. */

@@ -282,8 +282,8 @@ static void check_tails(audit *a) {
 
 /* ---- Input and output ----------------------------------------------------------------------------------------------------------- */
 
-static outcome read_integers(const audit *a, const char *path, uint32_t num_dims, npy_array *array) {
-    const outcome result = routing_read_array(&a->route, path, num_dims, NULL, array);
+static outcome read_integers(const char *path, uint32_t num_dims, npy_array *array) {
+    const outcome result = routing_read_array(command_name, path, num_dims, NULL, array);
     if (result == OUTCOME_DONE && !npy_is_integer(array)) {
         char description[160];
         npy_describe(array, description, sizeof description);
@@ -299,10 +299,10 @@ static outcome read_inputs(audit *a) {
         result = routing_read_map(&a->route, a->map_path, (clmoe_foreign)a->foreign);
     }
     if (result == OUTCOME_DONE) {
-        result = read_integers(a, a->sorted_path, 1, &a->sorted);
+        result = read_integers(a->sorted_path, 1, &a->sorted);
     }
     if (result == OUTCOME_DONE) {
-        result = read_integers(a, a->blocks_path, 1, &a->blocks);
+        result = read_integers(a->blocks_path, 1, &a->blocks);
     }
     if (result == OUTCOME_DONE) {
         if (!npy_read(a->total_path, &a->total, error, sizeof error)) {

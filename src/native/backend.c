@@ -21,14 +21,17 @@ struct clmoe_kernels {
     clmoe_native_kernel *run[CLMOE_MAX_KERNELS];
 };
 
-/* From the highest level that this processor has: just the features that the build names for it. */
+/* From the highest level that this processor has and that has the kernel: just the features that the build names for it. */
 static clmoe_native_kernel *find_kernel(const char *name, const char *variant) {
 #if defined(CLMOE_HAS_NATIVE_AVX2) || defined(CLMOE_HAS_NATIVE_AVX512)
     const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
 #endif
 #ifdef CLMOE_HAS_NATIVE_AVX512
-    if (has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-        return clmoe_native_find_kernel_avx512(name, variant);
+    if (has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+        clmoe_native_kernel *found = clmoe_native_find_kernel_avx512(name, variant);
+        if (found != NULL)
+            return found;
+    }
 #endif
 #ifdef CLMOE_HAS_NATIVE_AVX2
     if (has_avx2)

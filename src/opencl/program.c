@@ -65,7 +65,7 @@ static struct text new_text(void) {
     return (struct text){.bytes = calloc(1, 1024), .length = 0, .capacity = 1024};
 }
 
-/* A file of cl/, under its own name in the compiler's messages. */
+/* A file of cl/, under its own name in the compiler's messages; nothing if there is no such file. */
 static void append_source(struct text *text, const char *path) {
     for (const struct clmoe_source *source = clmoe_sources; source->path != NULL; ++source)
         if (strcmp(source->path, path) == 0) {
@@ -79,12 +79,19 @@ static struct text source_of(const struct clmoe_kernel_set *set, clmoe_class ker
     struct text text = new_text();
     append(&text, "#define CLMOE_KERNEL\n#define NAME(name) name\n#define W %uu\n%s", group_size, set->defines);
     append_source(&text, "shared.h");
-    snprintf(path, sizeof path, "%s.h", set->op);
-    append_source(&text, path);
+    const char *const ops[] = {set->parts[0], set->parts[1], set->op};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; ++i)
+        if (ops[i] != NULL) {
+            snprintf(path, sizeof path, "%s.h", ops[i]);
+            append_source(&text, path);
+        }
     if (kernel_class == CLMOE_CLASS_PARALLEL)
         append_source(&text, "parallel/group.cl");
-    snprintf(path, sizeof path, "%s/%s.cl", kernel_class == CLMOE_CLASS_SERIAL ? "serial" : "parallel", set->op);
-    append_source(&text, path);
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; ++i)
+        if (ops[i] != NULL) {
+            snprintf(path, sizeof path, "%s/%s.cl", kernel_class == CLMOE_CLASS_SERIAL ? "serial" : "parallel", ops[i]);
+            append_source(&text, path);
+        }
     return text;
 }
 

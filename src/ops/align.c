@@ -7,20 +7,15 @@
  * Only the last launch writes outputs.
  */
 #include "../../cl/align.h"
-#include "call.h"
-#include "clmoe/moe.h"
+#include "parts.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { KERNEL_ONE, KERNEL_COUNT, KERNEL_OFFSETS, KERNEL_PLACE };
-
 struct align_plan {
     struct clmoe_plan base;
-    clmoe_align_desc desc;
-    uint32_t num_buckets;
-    uint32_t scratch_groups; /* groups of the parallel class whose tables are in the workspace, beyond local memory; 0 = in local memory */
+    struct clmoe_align_part part;
 };
 
 /* ---- Shapes ---- */
@@ -31,10 +26,10 @@ static const uint32_t id_bytes[] = {[CLMOE_ID_I32] = 4, [CLMOE_ID_I64] = 8, [CLM
 #define ALIGN_KERNELS(variant_name, define_text)                                                                                           \
     {                                                                                                                                      \
         .op = "align", .variant = variant_name, .defines = define_text, .kernel_names = {                                                  \
-            [KERNEL_ONE] = "align_one",                                                                                                    \
-            [KERNEL_COUNT] = "align_count",                                                                                                \
-            [KERNEL_OFFSETS] = "align_offsets",                                                                                            \
-            [KERNEL_PLACE] = "align_place"                                                                                                 \
+            [CLMOE_ALIGN_ONE] = "align_one",                                                                                               \
+            [CLMOE_ALIGN_COUNT] = "align_count",                                                                                           \
+            [CLMOE_ALIGN_OFFSETS] = "align_offsets",                                                                                       \
+            [CLMOE_ALIGN_PLACE] = "align_place"                                                                                            \
         }                                                                                                                                  \
     }
 #define ALIGN_KERNEL_SETS(prefix)                                                                                                          \
@@ -100,9 +95,9 @@ clmoe_status clmoe_align_max_rows(const clmoe_align_desc *desc, uint32_t num_tok
     return CLMOE_SUCCESS;
 }
 
-static struct clmoe_align_shape shape_of(const struct align_plan *plan, uint32_t num_tokens, uint32_t capacity) {
-    return (struct clmoe_align_shape){num_tokens, plan->desc.top_k,    plan->num_buckets, plan->desc.block_size,
-                                      capacity,   plan->scratch_groups};
+struct clmoe_align_shape clmoe_align_shape_of(const struct clmoe_align_part *part, uint32_t num_tokens, uint32_t capacity) {
+    return (struct clmoe_align_shape){num_tokens, part->desc.top_k,    part->num_buckets, part->desc.block_size,
+                                      capacity,   part->scratch_groups};
 }
 
 /* Rows of the workspace table; the parallel class keeps next rows in local memory, and its single launch needs no table at all. */
@@ -112,27 +107,39 @@ static uint64_t table_rows(clmoe_class kernel_class, uint32_t num_chunks) {
 
 /* ---- Plan ---- */
 
-/* Bytes that one call moves: ids once for each pass over them, the result once, the table as often as it is walked. */
-static clmoe_status describe(const clmoe_plan *base, size_t num_tokens, clmoe_plan_info *info) {
-    const struct align_plan *plan = (const struct align_plan *)base;
-    clmoe_context *context = base->context;
-    if (num_tokens > plan->desc.max_tokens)
-        return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "clmoe_plan_describe: num_items: %zu, the plan takes up to %u tokens",
-                          num_tokens, plan->desc.max_tokens);
-    const uint32_t rows = (uint32_t)max_rows_of(&plan->desc, (uint32_t)num_tokens);
-    const struct clmoe_align_shape shape = shape_of(plan, (uint32_t)num_tokens, rows);
-    struct clmoe_align_path path;
-    const char *refusal = clmoe_tune_align(&context->limits, info->kernel_class, base->group_size, &plan->desc.tuning, &shape, &path);
-    if (refusal != NULL)
-        return clmoe_fail(context, CLMOE_UNSUPPORTED, "clmoe_plan_describe: num_items: %zu: %s", num_tokens, refusal);
+clmoe_status clmoe_align_check_desc(clmoe_context *context, const char *function, const clmoe_align_desc *desc) {
+    const char *limit, *field = wrong_field(desc, &limit);
+    return field == NULL ? CLMOE_SUCCESS : clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: desc.%s: %s", function, field, limit);
+}
 
-    const uint64_t pairs = (uint64_t)num_tokens * plan->desc.top_k, ids = pairs * id_bytes[plan->desc.id_type];
-    const uint64_t table_row = 4 * ((uint64_t)plan->num_buckets + ALIGN_EXTRA_COLUMNS);
+struct clmoe_align_part clmoe_align_part_of(const clmoe_context *context, const clmoe_align_desc *desc, uint32_t group_size, bool is_wide) {
+    const clmoe_class kernel_class = context->info.kernel_class;
+    struct clmoe_align_part part = {.desc = *desc, .num_buckets = num_buckets_of(desc), .scratch_groups = is_wide ? CLMOE_WIDE_GROUPS : 0};
+    const struct clmoe_align_shape largest = clmoe_align_shape_of(&part, desc->max_tokens, (uint32_t)max_rows_of(desc, desc->max_tokens));
+    const uint32_t chunks = clmoe_tune_align_max_chunks(&context->limits, kernel_class, group_size, &desc->tuning, &largest);
+    part.table_items = table_rows(kernel_class, chunks) * align_table_stride(part.num_buckets);
+    if (is_wide && chunks > CLMOE_WIDE_GROUPS)
+        part.scratch_groups = chunks;
+    return part;
+}
+
+/* Bytes that one call moves: ids once for each pass over them, the result once, the table as often as it is walked. */
+clmoe_status clmoe_align_part_describe(const clmoe_context *context, const struct clmoe_align_part *part, uint32_t group_size,
+                                       uint32_t num_tokens, clmoe_plan_info *info, const char **refusal) {
+    const uint32_t rows = (uint32_t)max_rows_of(&part->desc, num_tokens);
+    const struct clmoe_align_shape shape = clmoe_align_shape_of(part, num_tokens, rows);
+    struct clmoe_align_path path;
+    *refusal = clmoe_tune_align(&context->limits, info->kernel_class, group_size, &part->desc.tuning, &shape, &path);
+    if (*refusal != NULL)
+        return CLMOE_UNSUPPORTED;
+
+    const uint64_t pairs = (uint64_t)num_tokens * part->desc.top_k, ids = pairs * id_bytes[part->desc.id_type];
+    const uint64_t table_row = 4 * ((uint64_t)part->num_buckets + ALIGN_EXTRA_COLUMNS);
     const bool is_local = info->kernel_class == CLMOE_CLASS_PARALLEL;
-    info->num_launches = path.num_launches;
+    info->num_launches += path.num_launches;
     info->num_groups = path.num_groups;
-    info->bytes_read = 2 * ids;
-    info->bytes_written = 4 * ((uint64_t)rows + rows / plan->desc.block_size + 1);
+    info->bytes_read += 2 * ids;
+    info->bytes_written += 4 * ((uint64_t)rows + rows / part->desc.block_size + 1);
     if (path.num_launches > 1 || !is_local)
         info->bytes_written += table_row * path.num_chunks; /* count */
     if (path.num_launches == 1)
@@ -143,28 +150,42 @@ static clmoe_status describe(const clmoe_plan *base, size_t num_tokens, clmoe_pl
         info->bytes_read += table_row * path.num_chunks + 2 * table_row * path.num_groups; /* offsets; place, its own row and the totals */
         info->bytes_written += table_row * (path.num_chunks + 1);
     }
-    if (is_local && plan->scratch_groups == 0)
-        info->local_bytes = 4 * align_local_items(plan->num_buckets, base->group_size);
     return CLMOE_SUCCESS;
+}
+
+static clmoe_status describe(const clmoe_plan *base, size_t num_tokens, clmoe_plan_info *info) {
+    const struct clmoe_align_part *part = &((const struct align_plan *)base)->part;
+    clmoe_context *context = base->context;
+    const char *refusal;
+    if (num_tokens > part->desc.max_tokens)
+        return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "clmoe_plan_describe: num_items: %zu, the plan takes up to %u tokens",
+                          num_tokens, part->desc.max_tokens);
+    if (clmoe_align_part_describe(context, part, base->group_size, (uint32_t)num_tokens, info, &refusal) != CLMOE_SUCCESS)
+        return clmoe_fail(context, CLMOE_UNSUPPORTED, "clmoe_plan_describe: num_items: %zu: %s", num_tokens, refusal);
+    if (info->kernel_class == CLMOE_CLASS_PARALLEL && part->scratch_groups == 0)
+        info->local_bytes = 4 * align_local_items(part->num_buckets, base->group_size);
+    return CLMOE_SUCCESS;
+}
+
+static uint64_t local_items(const uint32_t *num_buckets, uint32_t group_size) {
+    return align_local_items(*num_buckets, group_size);
 }
 
 clmoe_status clmoe_align_plan_create(clmoe_context *context, const clmoe_align_desc *desc, clmoe_plan **plan) {
     static const char function[] = "clmoe_align_plan_create";
     clmoe_status status = clmoe_check_creation(context, desc, plan, function);
+    if (status == CLMOE_SUCCESS)
+        status = clmoe_align_check_desc(context, function, desc);
     if (status != CLMOE_SUCCESS)
         return status;
-    const char *limit, *field = wrong_field(desc, &limit);
-    if (field != NULL)
-        return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: desc.%s: %s", function, field, limit);
 
     const clmoe_class kernel_class = context->info.kernel_class;
     const uint32_t buckets = num_buckets_of(desc), wanted = desc->tuning.group_size;
     /* Tables that do not fit local memory go to the workspace. */
     const bool is_wide =
-        kernel_class == CLMOE_CLASS_PARALLEL && clmoe_tune_group_size(&context->limits, wanted, align_local_items, buckets) == 0;
+        kernel_class == CLMOE_CLASS_PARALLEL && clmoe_tune_group_size(&context->limits, wanted, local_items, &buckets) == 0;
     uint32_t group_size;
-    status = clmoe_choose_group_size(context, function, &desc->tuning, is_wide ? clmoe_fixed_local_items : align_local_items,
-                                     is_wide ? 0 : buckets, &group_size);
+    status = clmoe_choose_group_size(context, function, &desc->tuning, is_wide ? clmoe_no_local_items : local_items, &buckets, &group_size);
     if (status == CLMOE_SUCCESS && is_wide) {
         if (wanted == 0 && group_size > CLMOE_WIDE_GROUP_SIZE)
             group_size = CLMOE_WIDE_GROUP_SIZE;
@@ -178,17 +199,12 @@ clmoe_status clmoe_align_plan_create(clmoe_context *context, const clmoe_align_d
                                 desc->tuning.group_size, &base);
     if (status != CLMOE_SUCCESS)
         return status;
-    struct align_plan *made = (struct align_plan *)base;
-    made->desc = *desc;
-    made->num_buckets = num_buckets_of(desc);
+    struct clmoe_align_part *part = &((struct align_plan *)base)->part;
     base->describe = describe;
-    made->scratch_groups = is_wide ? CLMOE_WIDE_GROUPS : 0;
-    const struct clmoe_align_shape largest = shape_of(made, desc->max_tokens, (uint32_t)max_rows_of(desc, desc->max_tokens));
-    const uint32_t chunks = clmoe_tune_align_max_chunks(&context->limits, kernel_class, base->group_size, &desc->tuning, &largest);
-    uint64_t workspace_items = table_rows(kernel_class, chunks) * align_table_stride(made->num_buckets);
+    *part = clmoe_align_part_of(context, desc, base->group_size, is_wide);
+    uint64_t workspace_items = part->table_items;
     if (is_wide) {
-        made->scratch_groups = chunks > CLMOE_WIDE_GROUPS ? chunks : CLMOE_WIDE_GROUPS;
-        workspace_items += made->scratch_groups * align_local_items(made->num_buckets, base->group_size);
+        workspace_items += part->scratch_groups * align_local_items(buckets, base->group_size);
         if (base->program.note[0] == '\0')
             snprintf(base->program.note, sizeof base->program.note, "tables in the workspace: %u experts need more than the local memory",
                      desc->num_experts);
@@ -200,40 +216,37 @@ clmoe_status clmoe_align_plan_create(clmoe_context *context, const clmoe_align_d
 
 /* ---- Enqueue ---- */
 
-/* The buffers of a call, in the order of ALIGN_INPUTS and ALIGN_OUTPUTS; then the workspace. */
-enum {
-    VIEW_TOPK_IDS,
-    VIEW_EXPERT_MAP,
-    VIEW_ROW_MASK,
-    VIEW_NUM_TOKENS_DEVICE,
-    VIEW_TOPK_WEIGHTS,
-    VIEW_SORTED_TOKEN_IDS,
-    VIEW_EXPERT_IDS,
-    VIEW_NUM_TOKENS_POST_PADDED,
-    VIEW_COUNTS,
-    VIEW_OFFSETS,
-    VIEW_PADDED_OFFSETS,
-    VIEW_INVERSE,
-    VIEW_ROWS_VALID,
-    VIEW_SORTED_WEIGHTS,
-    VIEW_STATUS,
-    VIEW_WORKSPACE,
-    NUM_VIEWS
-};
-enum { NUM_INPUTS = VIEW_NUM_TOKENS_DEVICE + 1, NUM_OPERANDS = VIEW_STATUS + 1 };
-_Static_assert(NUM_OPERANDS + 3 <= CLMOE_MAX_ARGUMENTS, "parameters, operands, table and local memory");
+enum { NUM_INPUTS = CLMOE_VIEW_NUM_TOKENS_DEVICE + 1 };
+_Static_assert(CLMOE_ALIGN_VIEWS + 3 <= CLMOE_MAX_ARGUMENTS, "parameters, operands, table and local memory");
+
+/* [inside of route_align][view] */
+#define VIEW_NAMES(prefix)                                                                                                                 \
+    {                                                                                                                                      \
+        [CLMOE_VIEW_TOPK_IDS] = prefix "topk_ids", [CLMOE_VIEW_EXPERT_MAP] = prefix "expert_map",                                          \
+        [CLMOE_VIEW_ROW_MASK] = prefix "row_mask", [CLMOE_VIEW_NUM_TOKENS_DEVICE] = prefix "num_tokens_device",                            \
+        [CLMOE_VIEW_TOPK_WEIGHTS] = prefix "topk_weights", [CLMOE_VIEW_SORTED_TOKEN_IDS] = prefix "sorted_token_ids",                      \
+        [CLMOE_VIEW_EXPERT_IDS] = prefix "expert_ids", [CLMOE_VIEW_NUM_TOKENS_POST_PADDED] = prefix "num_tokens_post_padded",              \
+        [CLMOE_VIEW_COUNTS] = prefix "counts", [CLMOE_VIEW_OFFSETS] = prefix "offsets",                                                    \
+        [CLMOE_VIEW_PADDED_OFFSETS] = prefix "padded_offsets", [CLMOE_VIEW_INVERSE] = prefix "inverse",                                    \
+        [CLMOE_VIEW_ROWS_VALID] = prefix "rows_valid", [CLMOE_VIEW_SORTED_WEIGHTS] = prefix "sorted_weights",                              \
+        [CLMOE_VIEW_STATUS] = prefix "status"                                                                                              \
+    }
+static const char *const view_names[2][CLMOE_ALIGN_VIEWS] = {VIEW_NAMES("args."), VIEW_NAMES("args.align.")};
 
 /* Items from the first to the last of `rows` rows. */
 static uint64_t strided_items(uint32_t rows, uint32_t row_items, uint32_t stride) {
     return rows == 0 ? 0 : (uint64_t)(rows - 1) * stride + row_items;
 }
 
-static clmoe_status check_args(const struct align_plan *plan, const clmoe_align_args *args, uint32_t row_stride, uint32_t weights_stride,
-                               const struct clmoe_queue_tail *tail, struct clmoe_view views[NUM_VIEWS]) {
-    static const char function[] = "clmoe_align_enqueue";
-    clmoe_context *context = plan->base.context;
-    const clmoe_align_desc *desc = &plan->desc;
+static uint32_t stride_of(uint32_t stride, const clmoe_align_desc *desc) {
+    return stride != 0 ? stride : desc->top_k;
+}
+
+clmoe_status clmoe_align_fill_views(clmoe_context *context, const char *function, const struct clmoe_align_part *part,
+                                    const clmoe_align_args *args, bool is_inside, struct clmoe_view views[CLMOE_ALIGN_VIEWS]) {
+    const clmoe_align_desc *desc = &part->desc;
     const uint32_t tokens = args->num_tokens;
+    const uint32_t row_stride = stride_of(args->row_stride, desc), weights_stride = stride_of(args->weights_stride, desc);
     if (tokens > desc->max_tokens)
         return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: args.num_tokens: %u, the plan takes up to %u", function, tokens,
                           desc->max_tokens);
@@ -244,48 +257,55 @@ static clmoe_status check_args(const struct align_plan *plan, const clmoe_align_
         return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: args.weights_stride: %u, must be 0 or at least top_k = %u", function,
                           weights_stride, desc->top_k);
 
+    const char *const *names = view_names[is_inside];
     const uint64_t capacity_bytes = args->sorted_token_ids.size_bytes, capacity = capacity_bytes / 4;
     const uint64_t rows = max_rows_of(desc, tokens);
     if (capacity_bytes % 4 != 0 || capacity < rows || capacity % desc->block_size != 0 || capacity > INT32_MAX)
         return clmoe_fail(context, CLMOE_INVALID_ARGUMENT,
-                          "%s: args.sorted_token_ids: %" PRIu64 " bytes given, must be 4 times a multiple of block_size = %u, from %" PRIu64
+                          "%s: %s: %" PRIu64 " bytes given, must be 4 times a multiple of block_size = %u, from %" PRIu64
                           " rows to 2^31 - 1",
-                          function, capacity_bytes, desc->block_size, rows);
+                          function, names[CLMOE_VIEW_SORTED_TOKEN_IDS], capacity_bytes, desc->block_size, rows);
     const uint64_t pairs = (uint64_t)tokens * desc->top_k, blocks = capacity / desc->block_size, experts = desc->num_experts;
     const bool has_weights = clmoe_is_present(&args->sorted_weights);
-
-    views[VIEW_TOPK_IDS] =
-        clmoe_input("args.topk_ids", &args->topk_ids, strided_items(tokens, desc->top_k, row_stride), id_bytes[desc->id_type], true);
-    views[VIEW_EXPERT_MAP] = clmoe_input("args.expert_map", &args->expert_map, experts, 4, false);
-    views[VIEW_ROW_MASK] = clmoe_input("args.row_mask", &args->row_mask, tokens, 1, false);
-    views[VIEW_NUM_TOKENS_DEVICE] = clmoe_input("args.num_tokens_device", &args->num_tokens_device, 1, 4, false);
-    views[VIEW_TOPK_WEIGHTS] = clmoe_input("args.topk_weights", &args->topk_weights,
-                                           has_weights ? strided_items(tokens, desc->top_k, weights_stride) : 0, 4, has_weights);
-    views[VIEW_SORTED_TOKEN_IDS] = clmoe_output("args.sorted_token_ids", &args->sorted_token_ids, capacity, 4, true);
-    views[VIEW_EXPERT_IDS] = clmoe_output("args.expert_ids", &args->expert_ids, blocks, 4, true);
-    views[VIEW_NUM_TOKENS_POST_PADDED] = clmoe_output("args.num_tokens_post_padded", &args->num_tokens_post_padded, 1, 4, true);
-    views[VIEW_COUNTS] = clmoe_output("args.counts", &args->counts, experts, 4, false);
-    views[VIEW_OFFSETS] = clmoe_output("args.offsets", &args->offsets, experts + 1, 4, false);
-    views[VIEW_PADDED_OFFSETS] = clmoe_output("args.padded_offsets", &args->padded_offsets, experts + 1, 4, false);
-    views[VIEW_INVERSE] = clmoe_output("args.inverse", &args->inverse, pairs, 4, false);
-    views[VIEW_ROWS_VALID] = clmoe_output("args.rows_valid", &args->rows_valid, blocks, 4, false);
-    views[VIEW_SORTED_WEIGHTS] = clmoe_output("args.sorted_weights", &args->sorted_weights, capacity, 4, false);
-    views[VIEW_STATUS] = clmoe_output("args.status", &args->status, 4, 4, false);
-    views[VIEW_WORKSPACE] = clmoe_workspace(&plan->base, &args->workspace, 4);
-    return clmoe_check_call(context, function, views, NUM_VIEWS, tail);
+#define INPUT(view, field, items, bytes, is_required) views[view] = clmoe_input(names[view], &args->field, items, bytes, is_required)
+#define OUTPUT(view, field, items, is_required) views[view] = clmoe_output(names[view], &args->field, items, 4, is_required)
+    INPUT(CLMOE_VIEW_TOPK_IDS, topk_ids, strided_items(tokens, desc->top_k, row_stride), id_bytes[desc->id_type], true);
+    INPUT(CLMOE_VIEW_EXPERT_MAP, expert_map, experts, 4, false);
+    INPUT(CLMOE_VIEW_ROW_MASK, row_mask, tokens, 1, false);
+    INPUT(CLMOE_VIEW_NUM_TOKENS_DEVICE, num_tokens_device, 1, 4, false);
+    INPUT(CLMOE_VIEW_TOPK_WEIGHTS, topk_weights, has_weights ? strided_items(tokens, desc->top_k, weights_stride) : 0, 4, has_weights);
+    OUTPUT(CLMOE_VIEW_SORTED_TOKEN_IDS, sorted_token_ids, capacity, true);
+    OUTPUT(CLMOE_VIEW_EXPERT_IDS, expert_ids, blocks, true);
+    OUTPUT(CLMOE_VIEW_NUM_TOKENS_POST_PADDED, num_tokens_post_padded, 1, true);
+    OUTPUT(CLMOE_VIEW_COUNTS, counts, experts, false);
+    OUTPUT(CLMOE_VIEW_OFFSETS, offsets, experts + 1, false);
+    OUTPUT(CLMOE_VIEW_PADDED_OFFSETS, padded_offsets, experts + 1, false);
+    OUTPUT(CLMOE_VIEW_INVERSE, inverse, pairs, false);
+    OUTPUT(CLMOE_VIEW_ROWS_VALID, rows_valid, blocks, false);
+    OUTPUT(CLMOE_VIEW_SORTED_WEIGHTS, sorted_weights, capacity, false);
+    OUTPUT(CLMOE_VIEW_STATUS, status, 4, false);
+#undef INPUT
+#undef OUTPUT
+    return CLMOE_SUCCESS;
 }
 
-static struct align_params params_of(const struct align_plan *plan, const clmoe_align_args *args, uint32_t row_stride,
-                                     uint32_t weights_stride, const struct clmoe_view views[NUM_VIEWS]) {
+struct align_params clmoe_align_params_of(const struct clmoe_align_part *part, const clmoe_align_args *args,
+                                          const struct clmoe_view views[CLMOE_ALIGN_VIEWS], uint32_t group_size) {
     static const struct {
         int view;
         uint32_t flag;
-    } flags[] = {
-        {VIEW_EXPERT_MAP, ALIGN_HAS_MAP},  {VIEW_ROW_MASK, ALIGN_HAS_MASK},         {VIEW_NUM_TOKENS_DEVICE, ALIGN_HAS_NUM_TOKENS},
-        {VIEW_COUNTS, ALIGN_HAS_COUNTS},   {VIEW_OFFSETS, ALIGN_HAS_OFFSETS},       {VIEW_PADDED_OFFSETS, ALIGN_HAS_PADDED_OFFSETS},
-        {VIEW_INVERSE, ALIGN_HAS_INVERSE}, {VIEW_ROWS_VALID, ALIGN_HAS_ROWS_VALID}, {VIEW_SORTED_WEIGHTS, ALIGN_HAS_WEIGHTS},
-        {VIEW_STATUS, ALIGN_HAS_STATUS}};
-    const clmoe_align_desc *desc = &plan->desc;
+    } flags[] = {{CLMOE_VIEW_EXPERT_MAP, ALIGN_HAS_MAP},
+                 {CLMOE_VIEW_ROW_MASK, ALIGN_HAS_MASK},
+                 {CLMOE_VIEW_NUM_TOKENS_DEVICE, ALIGN_HAS_NUM_TOKENS},
+                 {CLMOE_VIEW_COUNTS, ALIGN_HAS_COUNTS},
+                 {CLMOE_VIEW_OFFSETS, ALIGN_HAS_OFFSETS},
+                 {CLMOE_VIEW_PADDED_OFFSETS, ALIGN_HAS_PADDED_OFFSETS},
+                 {CLMOE_VIEW_INVERSE, ALIGN_HAS_INVERSE},
+                 {CLMOE_VIEW_ROWS_VALID, ALIGN_HAS_ROWS_VALID},
+                 {CLMOE_VIEW_SORTED_WEIGHTS, ALIGN_HAS_WEIGHTS},
+                 {CLMOE_VIEW_STATUS, ALIGN_HAS_STATUS}};
+    const clmoe_align_desc *desc = &part->desc;
+    const uint32_t row_stride = stride_of(args->row_stride, desc);
     uint32_t has = 0;
     for (size_t i = 0; i < sizeof flags / sizeof *flags; ++i)
         if (clmoe_is_present(views[flags[i].view].buffer))
@@ -295,42 +315,81 @@ static struct align_params params_of(const struct align_plan *plan, const clmoe_
 
 #define START_OF(view) clmoe_start_of(&views[view])
     return (struct align_params){
-        .topk_ids_at = START_OF(VIEW_TOPK_IDS),
-        .expert_map_at = START_OF(VIEW_EXPERT_MAP),
-        .row_mask_at = START_OF(VIEW_ROW_MASK),
-        .num_tokens_device_at = START_OF(VIEW_NUM_TOKENS_DEVICE),
-        .topk_weights_at = START_OF(VIEW_TOPK_WEIGHTS),
-        .sorted_token_ids_at = START_OF(VIEW_SORTED_TOKEN_IDS),
-        .expert_ids_at = START_OF(VIEW_EXPERT_IDS),
-        .num_tokens_post_padded_at = START_OF(VIEW_NUM_TOKENS_POST_PADDED),
-        .counts_at = START_OF(VIEW_COUNTS),
-        .offsets_at = START_OF(VIEW_OFFSETS),
-        .padded_offsets_at = START_OF(VIEW_PADDED_OFFSETS),
-        .inverse_at = START_OF(VIEW_INVERSE),
-        .rows_valid_at = START_OF(VIEW_ROWS_VALID),
-        .sorted_weights_at = START_OF(VIEW_SORTED_WEIGHTS),
-        .status_at = START_OF(VIEW_STATUS),
-        .table_at = START_OF(VIEW_WORKSPACE),
-        .scratch_items = align_local_items(plan->num_buckets, plan->base.group_size),
+        .topk_ids_at = START_OF(CLMOE_VIEW_TOPK_IDS),
+        .expert_map_at = START_OF(CLMOE_VIEW_EXPERT_MAP),
+        .row_mask_at = START_OF(CLMOE_VIEW_ROW_MASK),
+        .num_tokens_device_at = START_OF(CLMOE_VIEW_NUM_TOKENS_DEVICE),
+        .topk_weights_at = START_OF(CLMOE_VIEW_TOPK_WEIGHTS),
+        .sorted_token_ids_at = START_OF(CLMOE_VIEW_SORTED_TOKEN_IDS),
+        .expert_ids_at = START_OF(CLMOE_VIEW_EXPERT_IDS),
+        .num_tokens_post_padded_at = START_OF(CLMOE_VIEW_NUM_TOKENS_POST_PADDED),
+        .counts_at = START_OF(CLMOE_VIEW_COUNTS),
+        .offsets_at = START_OF(CLMOE_VIEW_OFFSETS),
+        .padded_offsets_at = START_OF(CLMOE_VIEW_PADDED_OFFSETS),
+        .inverse_at = START_OF(CLMOE_VIEW_INVERSE),
+        .rows_valid_at = START_OF(CLMOE_VIEW_ROWS_VALID),
+        .sorted_weights_at = START_OF(CLMOE_VIEW_SORTED_WEIGHTS),
+        .status_at = START_OF(CLMOE_VIEW_STATUS),
+        .scratch_items = align_local_items(part->num_buckets, group_size),
         .num_tokens = args->num_tokens,
         .top_k = desc->top_k,
         .row_stride = row_stride,
-        .weights_stride = weights_stride,
+        .weights_stride = stride_of(args->weights_stride, desc),
         .num_experts = desc->num_experts,
-        .num_buckets = plan->num_buckets,
+        .num_buckets = part->num_buckets,
         .block_size = desc->block_size,
         .capacity = (uint32_t)(args->sorted_token_ids.size_bytes / 4),
         .foreign = (uint32_t)desc->foreign,
         .has = has,
         .pad_value = desc->has_pad_value ? desc->pad_value : (int32_t)(args->num_tokens * desc->top_k),
-        .table_stride = align_table_stride(plan->num_buckets),
+        .num_chunks = 1,
+        .table_stride = align_table_stride(part->num_buckets),
     };
 #undef START_OF
 }
 
-static void add_views(struct clmoe_stage *stage, const struct clmoe_view *views, int first, int last) {
-    for (int i = first; i < last; ++i)
+static void add_views(struct clmoe_stage *stage, const struct clmoe_view *views, int last) {
+    for (int i = 0; i < last; ++i)
         clmoe_stage_buffer(stage, views[i].buffer);
+}
+
+clmoe_status clmoe_align_add_launches(clmoe_context *context, const char *function, const struct clmoe_align_part *part,
+                                      uint32_t group_size, unsigned first_kernel, const struct clmoe_view views[CLMOE_ALIGN_VIEWS],
+                                      const clmoe_buffer *workspace, struct align_params *params, struct clmoe_call *call) {
+    const clmoe_class kernel_class = context->info.kernel_class;
+    const struct clmoe_align_shape shape = clmoe_align_shape_of(part, params->num_tokens, params->capacity);
+    struct clmoe_align_path path;
+    const char *refusal = clmoe_tune_align(&context->limits, kernel_class, group_size, &part->desc.tuning, &shape, &path);
+    if (refusal != NULL)
+        return clmoe_fail(context, CLMOE_UNSUPPORTED, "%s: args.num_tokens: %u: %s", function, params->num_tokens, refusal);
+    params->num_chunks = path.num_chunks;
+    params->is_prefixed = path.num_launches == 3;
+
+    struct clmoe_stage *stage;
+    const bool is_parallel = kernel_class == CLMOE_CLASS_PARALLEL, is_one = path.num_launches == 1, is_wide = part->scratch_groups != 0;
+    if (!is_one) {
+        stage = clmoe_call_launch(call, first_kernel + CLMOE_ALIGN_COUNT, path.num_chunks, group_size, params, sizeof *params);
+        add_views(stage, views, NUM_INPUTS);
+        clmoe_stage_buffer(stage, workspace);
+        if (is_wide)
+            clmoe_stage_buffer(stage, workspace);
+        else if (is_parallel)
+            clmoe_stage_local(stage, 4 * ((size_t)part->num_buckets + ALIGN_EXTRA_COLUMNS));
+    }
+    if (path.num_launches == 3) {
+        stage = clmoe_call_launch(call, first_kernel + CLMOE_ALIGN_OFFSETS, path.offsets_groups, group_size, params, sizeof *params);
+        clmoe_stage_buffer(stage, workspace);
+    }
+    stage = clmoe_call_launch(call, first_kernel + (is_one ? CLMOE_ALIGN_ONE : CLMOE_ALIGN_PLACE), path.num_groups, group_size, params,
+                              sizeof *params);
+    add_views(stage, views, CLMOE_ALIGN_VIEWS);
+    if (!is_one || !is_parallel)
+        clmoe_stage_buffer(stage, workspace);
+    if (is_wide)
+        clmoe_stage_buffer(stage, workspace);
+    else if (is_parallel)
+        clmoe_stage_local(stage, (size_t)(4 * align_local_items(part->num_buckets, group_size)));
+    return CLMOE_SUCCESS;
 }
 
 clmoe_status clmoe_align_enqueue(clmoe_plan *base, cl_command_queue queue, const clmoe_align_args *args, cl_uint num_events_in_wait_list,
@@ -340,51 +399,22 @@ clmoe_status clmoe_align_enqueue(clmoe_plan *base, cl_command_queue queue, const
     clmoe_context *context = clmoe_call_context(base, describe, args, function, &status);
     if (context == NULL)
         return status;
-    const struct align_plan *plan = (const struct align_plan *)base;
-    const uint32_t row_stride = args->row_stride != 0 ? args->row_stride : plan->desc.top_k;
-    const uint32_t weights_stride = args->weights_stride != 0 ? args->weights_stride : plan->desc.top_k;
+    const struct clmoe_align_part *part = &((const struct align_plan *)base)->part;
     const struct clmoe_queue_tail tail = {queue, num_events_in_wait_list, event_wait_list, event};
-    struct clmoe_view views[NUM_VIEWS];
-    status = check_args(plan, args, row_stride, weights_stride, &tail, views);
+    struct clmoe_view views[CLMOE_ALIGN_VIEWS + 1];
+    status = clmoe_align_fill_views(context, function, part, args, false, views);
+    if (status != CLMOE_SUCCESS)
+        return status;
+    views[CLMOE_ALIGN_VIEWS] = clmoe_workspace(base, &args->workspace, 4);
+    status = clmoe_check_call(context, function, views, CLMOE_ALIGN_VIEWS + 1, &tail);
     if (status != CLMOE_SUCCESS)
         return status;
 
-    struct align_params params = params_of(plan, args, row_stride, weights_stride, views);
-    const clmoe_class kernel_class = context->info.kernel_class;
-    const struct clmoe_align_shape shape = shape_of(plan, args->num_tokens, params.capacity);
-    struct clmoe_align_path path;
-    const char *refusal = clmoe_tune_align(&context->limits, kernel_class, base->group_size, &plan->desc.tuning, &shape, &path);
-    if (refusal != NULL)
-        return clmoe_fail(context, CLMOE_UNSUPPORTED, "%s: args.num_tokens: %u: %s", function, args->num_tokens, refusal);
-    params.num_chunks = path.num_chunks;
-    params.is_prefixed = path.num_launches == 3;
-    /* behind the table, which a plan of other calls may have larger: the scratch memory ends with the workspace */
-    params.scratch_at = params.table_at + base->workspace_bytes / 4 - plan->scratch_groups * params.scratch_items;
-
+    struct align_params params = clmoe_align_params_of(part, args, views, base->group_size);
+    params.table_at = clmoe_start_of(&views[CLMOE_ALIGN_VIEWS]);
+    params.scratch_at = params.table_at + part->table_items;
     struct clmoe_call call;
-    struct clmoe_stage *stage;
     call.num_stages = 0;
-    const bool is_parallel = kernel_class == CLMOE_CLASS_PARALLEL, is_one = path.num_launches == 1, is_wide = plan->scratch_groups != 0;
-    if (!is_one) {
-        stage = clmoe_call_launch(&call, KERNEL_COUNT, path.num_chunks, base->group_size, &params, sizeof params);
-        add_views(stage, views, 0, NUM_INPUTS);
-        clmoe_stage_buffer(stage, &args->workspace);
-        if (is_wide)
-            clmoe_stage_buffer(stage, &args->workspace);
-        else if (is_parallel)
-            clmoe_stage_local(stage, 4 * ((size_t)plan->num_buckets + ALIGN_EXTRA_COLUMNS));
-    }
-    if (path.num_launches == 3) {
-        stage = clmoe_call_launch(&call, KERNEL_OFFSETS, path.offsets_groups, base->group_size, &params, sizeof params);
-        clmoe_stage_buffer(stage, &args->workspace);
-    }
-    stage = clmoe_call_launch(&call, is_one ? KERNEL_ONE : KERNEL_PLACE, path.num_groups, base->group_size, &params, sizeof params);
-    add_views(stage, views, 0, NUM_OPERANDS);
-    if (!is_one || !is_parallel)
-        clmoe_stage_buffer(stage, &args->workspace);
-    if (is_wide)
-        clmoe_stage_buffer(stage, &args->workspace);
-    else if (is_parallel)
-        clmoe_stage_local(stage, (size_t)(4 * align_local_items(plan->num_buckets, base->group_size)));
-    return context->backend->enqueue(context, base->kernels, call.stages, call.num_stages, &tail);
+    status = clmoe_align_add_launches(context, function, part, base->group_size, 0, views, &args->workspace, &params, &call);
+    return status != CLMOE_SUCCESS ? status : context->backend->enqueue(context, base->kernels, call.stages, call.num_stages, &tail);
 }

@@ -44,9 +44,13 @@ clmoe_status clmoe_check_call(clmoe_context *context, const char *function, cons
 clmoe_status clmoe_check_max_items(clmoe_context *context, const char *function, uint32_t max_items, const clmoe_tuning *tuning) {
     if (max_items > INT32_MAX)
         return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: desc.max_items: %u, must be below 2^31", function, max_items);
-    if (tuning->num_launches > 3)
-        return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: desc.tuning.num_launches: must be 0 (the library chooses), 1, 2 or 3",
-                          function);
+    return clmoe_check_tuning(context, function, tuning, 3);
+}
+
+clmoe_status clmoe_check_tuning(clmoe_context *context, const char *function, const clmoe_tuning *tuning, uint32_t max_launches) {
+    if (tuning->num_launches > max_launches)
+        return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: desc.tuning.num_launches: must be 0 (the library chooses) or 1 ... %u",
+                          function, max_launches);
     if (tuning->num_groups > 65536)
         return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: desc.tuning.num_groups: must be at most 65536", function);
     return CLMOE_SUCCESS;
@@ -59,16 +63,16 @@ clmoe_status clmoe_check_items(clmoe_context *context, const char *function, con
 }
 
 clmoe_status clmoe_choose_group_size(clmoe_context *context, const char *function, const clmoe_tuning *tuning,
-                                     uint64_t (*local_items)(uint32_t n, uint32_t size), uint32_t n, uint32_t *group_size) {
+                                     clmoe_local_items *local_items, const uint32_t *shape, uint32_t *group_size) {
     *group_size = 1;
     if (context->info.kernel_class == CLMOE_CLASS_SERIAL)
         return CLMOE_SUCCESS;
     if (tuning->group_size > context->limits.max_group_size)
         return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: desc.tuning.group_size: %u, this device takes at most %u", function,
                           tuning->group_size, context->limits.max_group_size);
-    *group_size = clmoe_tune_group_size(&context->limits, tuning->group_size, local_items, n);
+    *group_size = clmoe_tune_group_size(&context->limits, tuning->group_size, local_items, shape);
     if (*group_size == 0)
         return clmoe_fail(context, CLMOE_UNSUPPORTED, "%s: %" PRIu64 " bytes of local memory are needed, this device has %" PRIu64,
-                          function, 4 * local_items(n, 1), context->limits.local_bytes);
+                          function, 4 * local_items(shape, 1), context->limits.local_bytes);
     return CLMOE_SUCCESS;
 }

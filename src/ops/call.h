@@ -14,9 +14,13 @@ struct clmoe_call {
 /* A launch with its parameters as first argument; they must live until the call is enqueued. */
 struct clmoe_stage *clmoe_call_launch(struct clmoe_call *call, unsigned kernel, uint32_t num_groups, uint32_t group_size,
                                       const void *params, size_t params_bytes);
-/* Its next argument: the memory of a view; local memory. */
+/* Its next argument: the memory of a view; more parameters, as above; local memory. */
 static inline void clmoe_stage_buffer(struct clmoe_stage *stage, const clmoe_buffer *buffer) {
     stage->arguments[stage->num_arguments++] = (struct clmoe_argument){.kind = CLMOE_ARGUMENT_BUFFER, .buffer = *buffer};
+}
+
+static inline void clmoe_stage_bytes(struct clmoe_stage *stage, const void *data, size_t bytes) {
+    stage->arguments[stage->num_arguments++] = (struct clmoe_argument){.kind = CLMOE_ARGUMENT_BYTES, .bytes = bytes, .data = data};
 }
 
 static inline void clmoe_stage_local(struct clmoe_stage *stage, size_t bytes) {
@@ -30,19 +34,21 @@ clmoe_context *clmoe_call_context(const clmoe_plan *plan, clmoe_status (*describ
 /* context, desc and plan of a creating call. */
 clmoe_status clmoe_check_creation(clmoe_context *context, const void *desc, clmoe_plan **plan, const char *function);
 
-/* max_items and tuning of a descriptor; a number of items against what the plan takes. */
+/* max_items and tuning of a descriptor; its tuning alone; a number of items against what the plan takes. */
 clmoe_status clmoe_check_max_items(clmoe_context *context, const char *function, uint32_t max_items, const clmoe_tuning *tuning);
+clmoe_status clmoe_check_tuning(clmoe_context *context, const char *function, const clmoe_tuning *tuning, uint32_t max_launches);
 clmoe_status clmoe_check_items(clmoe_context *context, const char *function, const char *name, size_t num_items, uint32_t max_items);
 
-/* The size of a plan's groups: 1 in the serial class, else wanted or the library's choice as far as local_items(n, size) u32 of local
- * memory allow. Err: CLMOE_INVALID_ARGUMENT (over the device's limit), CLMOE_UNSUPPORTED (not even one work-item has the memory). */
+/* The size of a plan's groups: 1 in the serial class, else wanted or the library's choice as far as local memory
+ * allows. Err: CLMOE_INVALID_ARGUMENT (over the device's limit), CLMOE_UNSUPPORTED (not even one work-item has the memory). */
 clmoe_status clmoe_choose_group_size(clmoe_context *context, const char *function, const clmoe_tuning *tuning,
-                                     uint64_t (*local_items)(uint32_t n, uint32_t size), uint32_t n, uint32_t *group_size);
+                                     clmoe_local_items *local_items, const uint32_t *shape, uint32_t *group_size);
 
-/* local_items of groups that need n items whatever their size. */
-static inline uint64_t clmoe_fixed_local_items(uint32_t n, uint32_t group_size) {
+/* Of groups that need next to none. */
+static inline uint64_t clmoe_no_local_items(const uint32_t *shape, uint32_t group_size) {
+    (void)shape;
     (void)group_size;
-    return n;
+    return 1;
 }
 
 /* Views are checked first, then queue, wait list and event. */

@@ -69,7 +69,7 @@ clmoe_status clmoe_histogram_plan_create(clmoe_context *context, const clmoe_his
 
     uint32_t group_size;
     clmoe_plan *base;
-    status = clmoe_choose_group_size(context, function, &desc->tuning, clmoe_fixed_local_items, 1, &group_size);
+    status = clmoe_choose_group_size(context, function, &desc->tuning, clmoe_no_local_items, NULL, &group_size);
     if (status == CLMOE_SUCCESS)
         status = clmoe_plan_new(context, sizeof(struct histogram_plan), &kernel_sets[desc->sample_type].set, group_size,
                                 desc->tuning.group_size, &base);

@@ -16,8 +16,8 @@ static const struct clmoe_kernel_set kernel_sets[] = {
     {.op = "scan", .variant = "u64", .defines = "#define ITEM ulong\n", .kernel_names = {"scan_sums", "scan_place"}},
 };
 
-static uint64_t local_items(uint32_t item_words, uint32_t group_size) {
-    return (uint64_t)item_words * group_size;
+static uint64_t local_items(const uint32_t *item_words, uint32_t group_size) {
+    return (uint64_t)*item_words * group_size;
 }
 
 static clmoe_status describe(const clmoe_plan *base, size_t num_items, clmoe_plan_info *info) {
@@ -55,7 +55,8 @@ clmoe_status clmoe_scan_plan_create(clmoe_context *context, const clmoe_scan_des
     const bool is_wide = desc->type == CLMOE_TYPE_U64;
     uint32_t group_size;
     clmoe_plan *base;
-    status = clmoe_choose_group_size(context, function, &desc->tuning, local_items, is_wide ? 2 : 1, &group_size);
+    const uint32_t item_words = is_wide ? 2 : 1;
+    status = clmoe_choose_group_size(context, function, &desc->tuning, local_items, &item_words, &group_size);
     if (status == CLMOE_SUCCESS)
         status = clmoe_plan_new(context, sizeof(struct scan_plan), &kernel_sets[is_wide], group_size, desc->tuning.group_size, &base);
     if (status != CLMOE_SUCCESS)

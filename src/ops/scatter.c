@@ -93,7 +93,7 @@ static clmoe_status create(clmoe_context *context, const char *function, const c
     const bool is_parallel = context->info.kernel_class == CLMOE_CLASS_PARALLEL;
     uint32_t group_size;
     clmoe_plan *base;
-    status = clmoe_choose_group_size(context, function, &desc->tuning, clmoe_fixed_local_items, 1, &group_size);
+    status = clmoe_choose_group_size(context, function, &desc->tuning, clmoe_no_local_items, NULL, &group_size);
     if (status == CLMOE_SUCCESS)
         status = clmoe_plan_new(context, sizeof(struct scatter_plan), &index_types[desc->index_type].sets[is_parallel], group_size,
                                 desc->tuning.group_size, &base);

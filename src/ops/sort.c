@@ -34,8 +34,9 @@ static const struct clmoe_kernel_set kernel_sets[2][2] = {
     {SORT_KERNELS("k64v32", "#define KEY ulong\n#define VALUE uint\n"), SORT_KERNELS("k64v64", "#define KEY ulong\n#define VALUE ulong\n")},
 };
 
-static uint64_t local_items(uint32_t num_digits, uint32_t group_size) {
-    return (uint64_t)num_digits * (1 + ceil_div(group_size, 32)) + group_size;
+static uint64_t local_items(const uint32_t *shape, uint32_t group_size) {
+    (void)shape;
+    return SORT_DIGITS * (1 + (uint64_t)ceil_div(group_size, 32)) + group_size;
 }
 
 static clmoe_status describe(const clmoe_plan *base, size_t num_items, clmoe_plan_info *info) {
@@ -60,7 +61,7 @@ static clmoe_status describe(const clmoe_plan *base, size_t num_items, clmoe_pla
         info->bytes_written += path.num_launches == 2 ? table : 2 * table;
     }
     if (info->kernel_class == CLMOE_CLASS_PARALLEL)
-        info->local_bytes = 4 * local_items(SORT_DIGITS, base->group_size);
+        info->local_bytes = 4 * local_items(NULL, base->group_size);
     return CLMOE_SUCCESS;
 }
 
@@ -103,7 +104,7 @@ clmoe_status clmoe_sort_plan_create(clmoe_context *context, const clmoe_sort_des
 
     uint32_t group_size;
     clmoe_plan *base;
-    status = clmoe_choose_group_size(context, function, &desc->tuning, local_items, SORT_DIGITS, &group_size);
+    status = clmoe_choose_group_size(context, function, &desc->tuning, local_items, NULL, &group_size);
     if (status == CLMOE_SUCCESS)
         status = clmoe_plan_new(context, sizeof(struct sort_plan), &kernel_sets[has_wide_keys][desc->value_bytes == 8], group_size,
                                 desc->tuning.group_size, &base);
@@ -173,7 +174,7 @@ clmoe_status clmoe_sort_enqueue(clmoe_plan *base, cl_command_queue queue, const 
         return clmoe_fail(context, CLMOE_UNSUPPORTED, "%s: args.num_items: %u: %s", function, n, refusal);
 
     const bool is_parallel = kernel_class == CLMOE_CLASS_PARALLEL;
-    const size_t local_bytes = 4 * (size_t)local_items(SORT_DIGITS, base->group_size);
+    const size_t local_bytes = 4 * (size_t)local_items(NULL, base->group_size);
     const uint64_t workspace_at = args->workspace.offset_bytes;
     const struct items_at in = {&args->keys, &args->values, clmoe_start_of(&views[KEYS]), clmoe_start_of(&views[VALUES])};
     const struct items_at out = {&args->keys_out, &args->values_out, clmoe_start_of(&views[KEYS_OUT]), clmoe_start_of(&views[VALUES_OUT])};

@@ -1,0 +1,12 @@
+/* route_align, serial class: route and align, whose files come before this one, in a single launch. */
+
+/* route_align_one - route all rows, then align, by one group.
+ * in, out  as route_rows and align_place; ids and weights of the one are topk_ids and topk_weights of the other
+ * pre      one group, num_chunks = 1, not prefixed
+ */
+kernel void NAME(route_align_one)(struct route_params r, ROUTE_BUFFERS, struct align_params p, global const i32 *expert_map,
+                                  global const u8 *row_mask, global const i32 *num_tokens_device, ALIGN_OUTPUTS, global u32 *table) {
+    const struct align_outputs out = ALIGN_OUTPUTS_AT(p);
+    NAME(route_share)(r, logits, bias, expert_scale, ids, weights, 0, r.num_tokens, table + r.scratch_at);
+    NAME(align_all)(p, out, ids, expert_map, row_mask, num_tokens_device, table);
+}
