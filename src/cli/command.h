@@ -15,5 +15,7 @@ outcome command_route_align(int argc, char **argv);
 outcome command_align(int argc, char **argv);
 outcome command_verify(int argc, char **argv);
 outcome command_advise(int argc, char **argv);
+outcome command_bench(int argc, char **argv);
+outcome command_compare(int argc, char **argv);
 
 #endif

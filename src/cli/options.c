@@ -132,11 +132,25 @@ static outcome parse_choice(const char *command, const option_spec *spec, const 
     }
 }
 
+static outcome parse_texts(const char *command, const option_spec *spec, const char *text) {
+    text_list *list = spec->target;
+    if (*text == 0) {
+        return report_error(command, OUTCOME_BAD_INPUT, "%s '': must not be empty", spec->name);
+    }
+    if (list->num_texts == OPTIONS_MAX_LIST) {
+        return report_error(command, OUTCOME_BAD_INPUT, "%s %s: more than %d of them", spec->name, text, OPTIONS_MAX_LIST);
+    }
+    list->texts[list->num_texts++] = text;
+    return OUTCOME_DONE;
+}
+
 static outcome parse_value(const char *command, const option_spec *spec, const char *text) {
     int64_t number = 0;
     outcome result = OUTCOME_DONE;
     switch (spec->kind) {
     case OPTION_FLAG: break;
+    case OPTION_TEXTS:
+    case OPTION_OPERANDS: result = parse_texts(command, spec, text); break;
     case OPTION_TEXT:
         if (*text == 0) {
             return report_error(command, OUTCOME_BAD_INPUT, "%s '': must not be empty", spec->name);
@@ -200,11 +214,24 @@ static void choose_cache_dir(common_options *common) {
 
 /* ---- Help and parsing ----------------------------------------------------------------------------------------------------------- */
 
-static void print_specs(const char *title, const option_spec *specs, size_t num_specs) {
+static const option_spec *find_spec(const option_spec *specs, size_t num_specs, const char *name, size_t name_length) {
+    for (size_t i = 0; i < num_specs; i++) {
+        if (strlen(specs[i].name) == name_length && memcmp(specs[i].name, name, name_length) == 0) {
+            return &specs[i];
+        }
+    }
+    return NULL;
+}
+
+/* Leaves out those whose names are among `replaced`. */
+static void print_specs(const char *title, const option_spec *specs, size_t num_specs, const option_spec *replaced, size_t num_replaced) {
     enum { LEFT_COLUMNS = 30 };
     printf("\n%s\n", title);
     for (size_t i = 0; i < num_specs; i++) {
         char left[64];
+        if (find_spec(replaced, num_replaced, specs[i].name, strlen(specs[i].name))) {
+            continue;
+        }
         const int length = snprintf(left, sizeof left, "%s%s%s", specs[i].name, specs[i].value_name ? " " : "",
                                     specs[i].value_name ? specs[i].value_name : "");
         printf("  %-*s", LEFT_COLUMNS, left);
@@ -218,9 +245,9 @@ static void print_specs(const char *title, const option_spec *specs, size_t num_
 static outcome print_help(const command_syntax *syntax, const option_spec *common_specs) {
     printf("usage: clmoe %s %s\n\n%s\n", syntax->command, syntax->usage, syntax->purpose);
     if (syntax->num_specs > 0) {
-        print_specs("options", syntax->specs, syntax->num_specs);
+        print_specs("options", syntax->specs, syntax->num_specs, NULL, 0);
     }
-    print_specs("options of every command", common_specs, NUM_COMMON);
+    print_specs("options of every command", common_specs, NUM_COMMON, syntax->specs, syntax->num_specs);
     printf(
         "\nexit codes: 0 done; 1 a check failed; 2 bad usage, bad input, or an output that can't be written; 3 device or driver failed\n");
     return report_finish(syntax->command);
@@ -250,12 +277,7 @@ static outcome parse_option(const command_syntax *syntax, const option_spec *spe
                             int *position) {
     const char *typed = argv[*position];
     const size_t name_length = strcspn(typed, "=");
-    const option_spec *spec = NULL;
-    for (size_t i = 0; i < num_specs && !spec; i++) {
-        if (strlen(specs[i].name) == name_length && memcmp(specs[i].name, typed, name_length) == 0) {
-            spec = &specs[i];
-        }
-    }
+    const option_spec *spec = find_spec(specs, num_specs, typed, name_length);
     if (!spec) {
         return unknown_option(syntax, specs, num_specs, typed, name_length);
     }
@@ -280,10 +302,12 @@ static outcome parse_option(const command_syntax *syntax, const option_spec *spe
 bool options_parse(const command_syntax *syntax, int argc, char **argv, common_options *common, const char **operand, outcome *result) {
     option_spec specs[MAX_SPECS];
     const size_t num_specs = syntax->num_specs + NUM_COMMON;
+    const option_spec *operands = NULL;
     bool options_ended = false;
     memset(common, 0, sizeof *common);
     for (size_t i = 0; i < syntax->num_specs; i++) {
         specs[i] = syntax->specs[i];
+        operands = specs[i].kind == OPTION_OPERANDS ? &specs[i] : operands;
     }
     list_common(common, specs + syntax->num_specs);
     *operand = NULL;
@@ -291,6 +315,13 @@ bool options_parse(const command_syntax *syntax, int argc, char **argv, common_o
         const char *word = argv[i];
         *result = OUTCOME_DONE;
         if (options_ended || word[0] != '-' || word[1] == 0) {
+            if (operands) {
+                *result = parse_texts(syntax->command, operands, word);
+                if (*result != OUTCOME_DONE) {
+                    return false;
+                }
+                continue;
+            }
             if (*operand || !syntax->operand_name) {
                 *result = report_error(syntax->command, OUTCOME_BAD_INPUT, "unexpected argument '%s'", word);
                 return false;

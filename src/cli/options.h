@@ -13,6 +13,12 @@ typedef struct number_list {
     size_t num_values;
 } number_list;
 
+/* Texts of an option that may be given several times. */
+typedef struct text_list {
+    const char *texts[OPTIONS_MAX_LIST];
+    size_t num_texts;
+} text_list;
+
 /* What `target` points to. */
 typedef enum option_kind {
     OPTION_FLAG,    /* bool */
@@ -21,7 +27,9 @@ typedef enum option_kind {
     OPTION_INT32,   /* int32_t in min ... max */
     OPTION_FLOAT,   /* float: 0, or positive and normal */
     OPTION_NUMBERS, /* number_list, comma-separated, each in min ... max */
-    OPTION_CHOICE   /* uint32_t: position of the word in value_name, "auto|serial|parallel" */
+    OPTION_CHOICE,  /* uint32_t: position of the word in value_name, "auto|serial|parallel" */
+    OPTION_TEXTS,   /* text_list, one more text each time */
+    OPTION_OPERANDS /* text_list: the arguments that are no options; the name is for --help alone */
 } option_kind;
 
 typedef struct option_spec {
@@ -48,9 +56,9 @@ typedef struct common_options {
 
 typedef struct command_syntax {
     const char *command;
-    const char *usage;   /* "IDS.npy --experts E --block B [options]" */
-    const char *purpose; /* a few lines for --help */
-    const option_spec *specs;
+    const char *usage;        /* "IDS.npy --experts E --block B [options]" */
+    const char *purpose;      /* a few lines for --help */
+    const option_spec *specs; /* one with the name of a common option takes its place */
     size_t num_specs;
     const char *operand_name; /* "IDS.npy"; "[IDS.npy]" if it may be missing; NULL if the command takes none */
 } command_syntax;

@@ -151,13 +151,27 @@ void json_integer(report_json *json, const char *key, int64_t value) {
     fprintf(json->stream, "%" PRId64, value);
 }
 
+static void write_number(FILE *stream, double value) {
+    if (isfinite(value)) {
+        fprintf(stream, "%.6g", value);
+    } else {
+        fputs("null", stream);
+    }
+}
+
 void json_number(report_json *json, const char *key, double value) {
     begin_value(json, key);
-    if (isfinite(value)) {
-        fprintf(json->stream, "%.6g", value);
-    } else {
-        fputs("null", json->stream);
+    write_number(json->stream, value);
+}
+
+void json_numbers(report_json *json, const char *key, const double *values, size_t num_values) {
+    begin_value(json, key);
+    fputc('[', json->stream);
+    for (size_t i = 0; i < num_values; i++) {
+        fputs(i ? ", " : "", json->stream);
+        write_number(json->stream, values[i]);
     }
+    fputc(']', json->stream);
 }
 
 void json_bool(report_json *json, const char *key, bool value) {

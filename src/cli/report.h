@@ -57,5 +57,6 @@ void json_text(report_json *json, const char *key, const char *value);
 void json_integer(report_json *json, const char *key, int64_t value);
 void json_number(report_json *json, const char *key, double value); /* not finite: null */
 void json_bool(report_json *json, const char *key, bool value);
+void json_numbers(report_json *json, const char *key, const double *values, size_t num_values); /* an array in one line */
 
 #endif
