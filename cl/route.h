@@ -206,7 +206,7 @@ static inline float route_sqrt(float x) {
     return x < 1.17549435e-38f ? 0.0f : route_bits(x) >= 0x7f800000u ? x : root;
 }
 
-/* log(1 + z), z in [0, 1]: with t = z / (2 + z), 2 atanh(t) = t (2 + t^2 P(t^2)). Relative error below 3e-7. */
+/* log(1 + z), z in [0, 1], flushed: with t = z / (2 + z), 2 atanh(t) = t (2 + t^2 P(t^2)). Relative error below 3e-7. */
 static inline float route_log1p(float z) {
     const float t = route_divide(z, 2.0f + z), u = t * t;
     float p = 2.7994367e-1f;
@@ -216,7 +216,7 @@ static inline float route_log1p(float z) {
     return z < 5.9604645e-8f ? z : t * (p * u + 2.0f);
 }
 
-/* Relative error below 3e-7. */
+/* y flushed. Relative error below 3e-7. */
 static inline float route_tanh(float y) {
     const float magnitude = route_number(route_bits(y) & 0x7fffffffu), u = y * y;
     float p = -5.7216384e-3f;
