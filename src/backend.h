@@ -67,9 +67,13 @@ struct clmoe_backend {
                             const struct clmoe_queue_tail *tail);
 
     clmoe_status (*buffer_create)(clmoe_context *context, size_t bytes, clmoe_buffer *buffer);
-    clmoe_status (*buffer_write)(clmoe_context *context, clmoe_buffer buffer, const void *data, size_t bytes);
-    clmoe_status (*buffer_read)(clmoe_context *context, clmoe_buffer buffer, void *data, size_t bytes);
+    clmoe_status (*buffer_write)(clmoe_context *context, cl_command_queue queue, clmoe_buffer buffer, const void *data, size_t bytes);
+    clmoe_status (*buffer_read)(clmoe_context *context, cl_command_queue queue, clmoe_buffer buffer, void *data, size_t bytes);
     void (*buffer_destroy)(clmoe_context *context, clmoe_buffer buffer);
+
+    /* An in-order queue on the device; NULL where there are none. */
+    clmoe_status (*queue_create)(clmoe_context *context, cl_command_queue *queue);
+    void (*queue_destroy)(clmoe_context *context, cl_command_queue queue);
 
     void (*close)(clmoe_context *context);
 };

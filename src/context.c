@@ -24,6 +24,12 @@ clmoe_status clmoe_fail(clmoe_context *context, clmoe_status status, const char 
     return status;
 }
 
+void clmoe_forget_error(clmoe_context *context) {
+    pthread_mutex_lock(&context->error_mutex);
+    context->error[0] = '\0';
+    pthread_mutex_unlock(&context->error_mutex);
+}
+
 void clmoe_keep_build_log(clmoe_context *context, char *log) {
     pthread_mutex_lock(&context->error_mutex);
     free(context->build_log);
@@ -137,7 +143,7 @@ clmoe_status clmoe_buffer_write(clmoe_context *context, clmoe_buffer buffer, con
     if (bytes == 0)
         return CLMOE_SUCCESS;
     const clmoe_status status = check_transfer(context, "clmoe_buffer_write", buffer, bytes, true);
-    return status != CLMOE_SUCCESS ? status : context->backend->buffer_write(context, buffer, data, bytes);
+    return status != CLMOE_SUCCESS ? status : context->backend->buffer_write(context, context->queue, buffer, data, bytes);
 }
 
 clmoe_status clmoe_buffer_read(clmoe_context *context, clmoe_buffer buffer, void *data, size_t bytes) {
@@ -146,7 +152,7 @@ clmoe_status clmoe_buffer_read(clmoe_context *context, clmoe_buffer buffer, void
     if (bytes == 0)
         return CLMOE_SUCCESS;
     const clmoe_status status = check_transfer(context, "clmoe_buffer_read", buffer, bytes, false);
-    return status != CLMOE_SUCCESS ? status : context->backend->buffer_read(context, buffer, data, bytes);
+    return status != CLMOE_SUCCESS ? status : context->backend->buffer_read(context, context->queue, buffer, data, bytes);
 }
 
 void clmoe_buffer_destroy(clmoe_context *context, clmoe_buffer buffer) {

@@ -34,6 +34,8 @@ struct clmoe_context {
 
 /* Keeps the text for clmoe_context_error() and returns the status. */
 clmoe_status clmoe_fail(clmoe_context *context, clmoe_status status, const char *format, ...) CLMOE_PRINTF(3, 4);
+/* After a failure that another way made good. */
+void clmoe_forget_error(clmoe_context *context);
 /* Takes over the log, malloc'ed; may be NULL. */
 void clmoe_keep_build_log(clmoe_context *context, char *log);
 

@@ -2,9 +2,16 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* Whether smaller groups, which leave each work-item more registers and need less local memory, may do what failed so. */
+static bool may_fit_smaller(clmoe_status status) {
+    return status == CL_BUILD_PROGRAM_FAILURE || status == CL_OUT_OF_RESOURCES || status == CL_INVALID_WORK_GROUP_SIZE;
+}
 
 clmoe_status clmoe_plan_new(clmoe_context *context, size_t bytes, const struct clmoe_kernel_set *set, uint32_t group_size, uint32_t wanted,
                             clmoe_plan **plan) {
+    enum { LEAST_GROUP_SIZE = 32 }; /* a compiler that fails here fails for a reason of its own */
     clmoe_plan *made = calloc(1, bytes);
     if (made == NULL)
         return clmoe_fail(context, CLMOE_OUT_OF_MEMORY, "%s plan: out of host memory", set->op);
@@ -12,33 +19,46 @@ clmoe_status clmoe_plan_new(clmoe_context *context, size_t bytes, const struct c
         wanted = 0; /* its groups are single work-items whatever a caller forces */
     made->context = context;
     made->group_size = group_size;
-    clmoe_status status = context->backend->prepare(context, set, group_size, &made->kernels, &made->program);
-    double program_ms = made->program.program_ms;
-    while (status == CLMOE_SUCCESS && made->program.max_group_size < made->group_size) {
-        if (wanted != 0 && context->limits.ignores_kernel_limit)
-            break;
-        const uint32_t limit = made->program.max_group_size;
-        context->backend->release(context, made->kernels);
-        if (wanted != 0) {
-            free(made);
-            return clmoe_fail(context, CLMOE_UNSUPPORTED,
-                              "%s plan: desc.tuning.group_size: %u, these kernels run here in groups of at most %u", set->op, wanted,
-                              limit);
-        }
-        /* The compiler used more registers than groups of that size leave: build for the size that it does allow. */
-        made->group_size = limit;
-        status = context->backend->prepare(context, set, limit, &made->kernels, &made->program);
+    clmoe_status status = CLMOE_SUCCESS, failure = CLMOE_SUCCESS;
+    double program_ms = 0;
+    for (;;) {
+        status = context->backend->prepare(context, set, made->group_size, &made->kernels, &made->program);
         program_ms += made->program.program_ms;
+        if (status == CLMOE_SUCCESS) {
+            const uint32_t limit = made->program.max_group_size;
+            if (limit >= made->group_size || (wanted != 0 && context->limits.ignores_kernel_limit))
+                break;
+            context->backend->release(context, made->kernels);
+            if (wanted != 0) {
+                status = clmoe_fail(context, CLMOE_UNSUPPORTED,
+                                    "%s plan: desc.tuning.group_size: %u, these kernels run here in groups of at most %u", set->op, wanted,
+                                    limit);
+                break;
+            }
+            made->group_size = limit; /* the compiler used more registers than larger groups leave */
+        } else if (wanted == 0 && made->group_size >= 2 * LEAST_GROUP_SIZE && may_fit_smaller(status)) {
+            failure = status;
+            made->group_size /= 2;
+        } else {
+            break;
+        }
     }
-    made->program.program_ms = program_ms;
     if (status != CLMOE_SUCCESS) {
         free(made);
         return status;
     }
+    made->program.program_ms = program_ms;
     const uint32_t hoped = wanted != 0 ? wanted : group_size;
-    if (made->group_size < hoped && made->program.note[0] == '\0')
-        snprintf(made->program.note, sizeof made->program.note, "groups of %u work-items instead of %u: %s", made->group_size, hoped,
-                 wanted != 0 ? "local memory" : "the kernels' own limit");
+    if (made->group_size < hoped) {
+        const size_t used = strlen(made->program.note);
+        snprintf(made->program.note + used, sizeof made->program.note - used, "%sgroups of %u work-items instead of %u: %s",
+                 used != 0 ? "; " : "", made->group_size, hoped,
+                 wanted != 0                ? "local memory"
+                 : failure != CLMOE_SUCCESS ? clmoe_status_name(failure)
+                                            : "the kernels' own limit");
+    }
+    if (failure != CLMOE_SUCCESS)
+        clmoe_forget_error(context);
     snprintf(made->name, sizeof made->name, "%s %s", set->op, set->variant);
     clmoe_context_retain(context);
     *plan = made;

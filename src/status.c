@@ -15,6 +15,7 @@ const char *clmoe_status_name(clmoe_status status) {
         NAME_OF(CLMOE_NO_DEVICE)
         NAME_OF(CLMOE_UNSUPPORTED)
         NAME_OF(CLMOE_NO_OPENCL)
+        NAME_OF(CLMOE_WRONG_RESULT)
         NAME_OF(CL_DEVICE_NOT_FOUND)
         NAME_OF(CL_DEVICE_NOT_AVAILABLE)
         NAME_OF(CL_COMPILER_NOT_AVAILABLE)

@@ -99,7 +99,7 @@ align="align ids.npy --experts 4 --block 2"
 accepts "alone: a short help" "^usage: clmoe COMMAND"
 accepts "--help" "^usage: clmoe COMMAND" --help
 accepts "--version" '^clmoe [0-9]+\.[0-9]+\.[0-9]+$' --version
-for command in devices histogram scan sort scatter gather route route-align align verify advise; do
+for command in devices histogram scan sort scatter gather route route-align align verify advise selftest; do
     accepts "$command --help" "^usage: clmoe $command" $command --help
 done
 refuses "unknown command, near" 2 "^clmoe: unknown command 'algin'; did you mean align\?" algin
@@ -356,6 +356,15 @@ accepts "advise: nothing to place" "any block size will do" advise none.npy --ex
 refuses "advise: a block of 0" 2 'blocks 0: must be at least 1' advise ids.npy --experts 4 --blocks 16,0
 refuses "advise: an empty list" 2 "blocks '': not a whole number" advise ids.npy --experts 4 --blocks ''
 
+# ---- The self-test
+accepts "selftest: no wrong call" "^  all +[0-9]+ +0 " selftest
+hash=$(awk '$1 == "all" { print $6 }' out)
+check "selftest: what belongs into a report" grep -Eq "^clmoe [0-9.]+ on Linux" out
+accepts "selftest --json: the same hash" "\"hash\": \"$hash\"" selftest --json
+check "selftest --json: one hash for a device" eval '[ "$(grep -c "\"hash\":" out)" -eq 1 ]'
+OCL_ICD_VENDORS=$work/no_vendors accepts "selftest --all-devices" "^  all .* $hash" selftest --all-devices
+refuses "selftest: a class that is not there" 3 "serial class only" selftest --class parallel
+
 # ---- The surroundings
 env LC_ALL=de_DE.UTF-8 "$program" $align >out
 check "a locale changes no number" grep -q "padding factor 1.25" out
@@ -369,6 +378,7 @@ if "$program" devices --json | grep -q '"backend": "opencl"' && CLMOE_DEVICE=0 "
         accepts "OpenCL device 0, $class: runs" "^8 pairs" $align --class $class -o opencl --cache-dir "$work/cache"
         check "OpenCL device 0, $class: the same bytes" diff -r before opencl
     done
+    accepts "OpenCL device 0: the self-test's hash" "^  all .* $hash" selftest --class serial
     run $align -v --cache-dir "$work/cache"
     check "the second time from the cache" grep -q "program from cache" err
     run $align --cache-dir none -v

@@ -51,6 +51,7 @@ typedef int32_t clmoe_status;
 #define CLMOE_NO_DEVICE (-20003)        /* no such device; the text lists what exists */
 #define CLMOE_UNSUPPORTED (-20004)      /* legal, but this device cannot do it; the text says why */
 #define CLMOE_NO_OPENCL (-20005)        /* no OpenCL loader library on this machine */
+#define CLMOE_WRONG_RESULT (-20006)     /* the self-test: this device does not compute what it should */
 
 /* Name of a status, OpenCL's and ours: "CLMOE_INVALID_ARGUMENT", "CL_OUT_OF_RESOURCES". Never NULL. */
 CLMOE_API const char *clmoe_status_name(clmoe_status status);
@@ -229,6 +230,34 @@ CLMOE_API clmoe_status clmoe_plan_describe(const clmoe_plan *plan, size_t num_it
 
 /* NULL is fine. Commands that are still queued go on. */
 CLMOE_API void clmoe_plan_destroy(clmoe_plan *plan);
+
+/* ---- Self-test ------------------------------------------------------------------------------------------------------------------
+ * Runs every operator in every variant that differs, by each number of launches, group and group size that the device takes, on made-up
+ * inputs, and compares all bytes of all outputs, and what lies around them, with the one right answer. For the owner of a new device, and
+ * for engines that would refuse a bad driver when they start. Takes as long as compiling does: seconds; no more than 64 MiB. */
+#define CLMOE_SELFTEST_MAX_ROWS 16
+
+typedef struct clmoe_selftest_row {
+    char name[16];        /* operator: "align" */
+    uint32_t num_calls;   /* carried out */
+    uint32_t num_wrong;   /* of these: a wrong bit, a touched input or neighbour, a failing OpenCL call */
+    uint32_t num_refused; /* ways that this device was asked for and cannot do: no fault */
+    double ms;            /* compiling included */
+    uint64_t hash;        /* of the results */
+} clmoe_selftest_row;
+
+typedef struct clmoe_selftest_report {
+    uint64_t hash; /* of all results: the same on every device, in every class, with this version of the library */
+    uint32_t num_calls, num_wrong, num_refused;
+    double ms;
+    char first_wrong[256]; /* "" = none */
+    uint32_t num_rows;
+    clmoe_selftest_row rows[CLMOE_SELFTEST_MAX_ROWS];
+} clmoe_selftest_report;
+
+/* Uses a queue of its own, and waits for it. report may be NULL.
+ * Err: CLMOE_WRONG_RESULT (the text is first_wrong), CLMOE_OUT_OF_MEMORY, OpenCL's codes if not even a queue could be made. */
+CLMOE_API clmoe_status clmoe_context_selftest(clmoe_context *context, clmoe_selftest_report *report);
 
 #ifdef __cplusplus
 }

@@ -17,5 +17,6 @@ outcome command_verify(int argc, char **argv);
 outcome command_advise(int argc, char **argv);
 outcome command_bench(int argc, char **argv);
 outcome command_compare(int argc, char **argv);
+outcome command_selftest(int argc, char **argv);
 
 #endif

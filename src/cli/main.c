@@ -20,6 +20,7 @@ static const struct {
     {"align", command_align, "sorts (token, slot) pairs by expert, padded to blocks; explains and draws it"},
     {"verify", command_verify, "checks what another engine's align produced"},
     {"advise", command_advise, "which block size to take for these ids"},
+    {"selftest", command_selftest, "proves that a device computes what it should; run it first on a new one"},
     {"bench", command_bench, "times every operator beside plain C, naive kernels and the memory's own speed"},
     {"compare", command_compare, "puts results of bench side by side"},
 };

@@ -127,14 +127,16 @@ static clmoe_status buffer_create(clmoe_context *context, size_t bytes, clmoe_bu
     return CLMOE_SUCCESS;
 }
 
-static clmoe_status buffer_write(clmoe_context *context, clmoe_buffer buffer, const void *data, size_t bytes) {
+static clmoe_status buffer_write(clmoe_context *context, cl_command_queue queue, clmoe_buffer buffer, const void *data, size_t bytes) {
     (void)context;
+    (void)queue;
     memcpy((char *)buffer.host + buffer.offset_bytes, data, bytes);
     return CLMOE_SUCCESS;
 }
 
-static clmoe_status buffer_read(clmoe_context *context, clmoe_buffer buffer, void *data, size_t bytes) {
+static clmoe_status buffer_read(clmoe_context *context, cl_command_queue queue, clmoe_buffer buffer, void *data, size_t bytes) {
     (void)context;
+    (void)queue;
     memcpy(data, (const char *)buffer.host + buffer.offset_bytes, bytes);
     return CLMOE_SUCCESS;
 }
@@ -142,6 +144,17 @@ static clmoe_status buffer_read(clmoe_context *context, clmoe_buffer buffer, voi
 static void buffer_destroy(clmoe_context *context, clmoe_buffer buffer) {
     (void)context;
     free(buffer.host);
+}
+
+static clmoe_status queue_create(clmoe_context *context, cl_command_queue *queue) {
+    (void)context;
+    *queue = NULL;
+    return CLMOE_SUCCESS;
+}
+
+static void queue_destroy(clmoe_context *context, cl_command_queue queue) {
+    (void)context;
+    (void)queue;
 }
 
 static void close_device(clmoe_context *context) {
@@ -161,6 +174,8 @@ static const struct clmoe_backend native_backend = {
     .buffer_write = buffer_write,
     .buffer_read = buffer_read,
     .buffer_destroy = buffer_destroy,
+    .queue_create = queue_create,
+    .queue_destroy = queue_destroy,
     .close = close_device,
 };
 

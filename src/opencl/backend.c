@@ -169,7 +169,7 @@ static clmoe_status enqueue(clmoe_context *context, struct clmoe_kernels *kernel
     return status;
 }
 
-/* ---- Buffers, for contexts that own a queue ---- */
+/* ---- Buffers and queues ---- */
 
 static clmoe_status buffer_create(clmoe_context *context, size_t bytes, clmoe_buffer *buffer) {
     cl_int error;
@@ -180,32 +180,20 @@ static clmoe_status buffer_create(clmoe_context *context, size_t bytes, clmoe_bu
     return CLMOE_SUCCESS;
 }
 
-static clmoe_status check_own_queue(clmoe_context *context, const char *function) {
-    if (context->queue != NULL)
-        return CLMOE_SUCCESS;
-    return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: context: has no queue of its own; use the caller's", function);
+static clmoe_status buffer_write(clmoe_context *context, cl_command_queue queue, clmoe_buffer buffer, const void *data, size_t bytes) {
+    static const char function[] = "clmoe_buffer_write";
+    if (queue == NULL)
+        return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: context: has no queue of its own; use the caller's", function);
+    const cl_int error = cl_of(context)->clEnqueueWriteBuffer(queue, buffer.mem, CL_TRUE, buffer.offset_bytes, bytes, data, 0, NULL, NULL);
+    return error == CL_SUCCESS ? CLMOE_SUCCESS : fail_call(context, error, "clEnqueueWriteBuffer", function);
 }
 
-static clmoe_status buffer_write(clmoe_context *context, clmoe_buffer buffer, const void *data, size_t bytes) {
-    clmoe_status status = check_own_queue(context, "clmoe_buffer_write");
-    if (status == CLMOE_SUCCESS) {
-        const cl_int error =
-            cl_of(context)->clEnqueueWriteBuffer(context->queue, buffer.mem, CL_TRUE, buffer.offset_bytes, bytes, data, 0, NULL, NULL);
-        if (error != CL_SUCCESS)
-            status = fail_call(context, error, "clEnqueueWriteBuffer", "clmoe_buffer_write");
-    }
-    return status;
-}
-
-static clmoe_status buffer_read(clmoe_context *context, clmoe_buffer buffer, void *data, size_t bytes) {
-    clmoe_status status = check_own_queue(context, "clmoe_buffer_read");
-    if (status == CLMOE_SUCCESS) {
-        const cl_int error =
-            cl_of(context)->clEnqueueReadBuffer(context->queue, buffer.mem, CL_TRUE, buffer.offset_bytes, bytes, data, 0, NULL, NULL);
-        if (error != CL_SUCCESS)
-            status = fail_call(context, error, "clEnqueueReadBuffer", "clmoe_buffer_read");
-    }
-    return status;
+static clmoe_status buffer_read(clmoe_context *context, cl_command_queue queue, clmoe_buffer buffer, void *data, size_t bytes) {
+    static const char function[] = "clmoe_buffer_read";
+    if (queue == NULL)
+        return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: context: has no queue of its own; use the caller's", function);
+    const cl_int error = cl_of(context)->clEnqueueReadBuffer(queue, buffer.mem, CL_TRUE, buffer.offset_bytes, bytes, data, 0, NULL, NULL);
+    return error == CL_SUCCESS ? CLMOE_SUCCESS : fail_call(context, error, "clEnqueueReadBuffer", function);
 }
 
 static void buffer_destroy(clmoe_context *context, clmoe_buffer buffer) {
@@ -213,12 +201,22 @@ static void buffer_destroy(clmoe_context *context, clmoe_buffer buffer) {
         cl_of(context)->clReleaseMemObject(buffer.mem);
 }
 
+static clmoe_status queue_create(clmoe_context *context, cl_command_queue *queue) {
+    cl_int error;
+    *queue = cl_of(context)->clCreateCommandQueue(context->opencl_context, context->info.device, 0, &error);
+    return *queue != NULL ? CLMOE_SUCCESS : fail_call(context, error, "clCreateCommandQueue", context->info.name);
+}
+
+static void queue_destroy(clmoe_context *context, cl_command_queue queue) {
+    cl_of(context)->clReleaseCommandQueue(queue);
+}
+
 /* ---- Contexts ---- */
 
 static void close_device(clmoe_context *context) {
     struct clmoe_opencl_device *device = context->device;
     if (context->queue != NULL)
-        device->cl.clReleaseCommandQueue(context->queue);
+        queue_destroy(context, context->queue);
     if (context->opencl_context != NULL) {
         device->cl.clReleaseDevice(context->info.device);
         device->cl.clReleaseContext(context->opencl_context);
@@ -237,6 +235,8 @@ static const struct clmoe_backend opencl_backend = {
     .buffer_write = buffer_write,
     .buffer_read = buffer_read,
     .buffer_destroy = buffer_destroy,
+    .queue_create = queue_create,
+    .queue_destroy = queue_destroy,
     .close = close_device,
 };
 
@@ -324,9 +324,9 @@ clmoe_status clmoe_opencl_create_owned(const clmoe_device_info *info, const clmo
     if (made->opencl_context == NULL)
         return clmoe_context_fail_creation(made, options, fail_call(made, error, "clCreateContext", info->name));
     cl->clRetainDevice(info->device);
-    made->queue = cl->clCreateCommandQueue(made->opencl_context, info->device, 0, &error);
-    if (made->queue == NULL)
-        return clmoe_context_fail_creation(made, options, fail_call(made, error, "clCreateCommandQueue", info->name));
+    status = queue_create(made, &made->queue);
+    if (status != CLMOE_SUCCESS)
+        return clmoe_context_fail_creation(made, options, status);
     *context = made;
     return CLMOE_SUCCESS;
 }
