@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 enum { CLMOE_MAX_KERNELS = 8, CLMOE_MAX_ARGUMENTS = 24 };
+enum { CLMOE_MAX_STAGES = 24 }; /* of a call: three for each of the eight passes of a 64-bit sort */
 
 /* What an operator needs compiled. Strings live as long as the library. */
 struct clmoe_kernel_set {

@@ -4,8 +4,6 @@
 
 #include "check.h"
 
-enum { CLMOE_MAX_STAGES = 24 }; /* three for each of the eight passes of a 64-bit sort */
-
 struct clmoe_call {
     unsigned num_stages;
     struct clmoe_stage stages[CLMOE_MAX_STAGES];
