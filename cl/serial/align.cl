@@ -12,6 +12,9 @@
  */
 #ifndef ALIGN_SERIAL_ONCE
 #define ALIGN_SERIAL_ONCE
+#ifndef NOT_INLINE
+#define NOT_INLINE
+#endif
 
 /* Blocks [first, last) of one bucket, whose `count` pairs begin with block `begin`. Padding starts at a multiple of `unit` rows in the
  * block: whole vectors where this group places all pairs itself, later, over the surplus; 1 where other groups may already have. */
@@ -127,6 +130,42 @@ kernel void align_offsets(struct align_params p, global u32 *table) {
 }
 #endif
 
+/* The two loops that a plain call spends its time in, kept out of the functions around them: among all that those do, gcc 12 had no
+ * register left for num_experts and row, and T 4096 took 43 us instead of 36. Four pairs at a time: 10% of the placing. */
+
+/* Ids of pairs [first, last) by bucket -> row. Returns how many are none. */
+static NOT_INLINE u32 NAME(align_count_plain)(global const ID *topk_ids, u32 first, u32 last, u32 num_experts, global u32 *row) {
+    u32 invalid = 0;
+    for (u32 pair = first; pair < last; ++pair) {
+        const u32 id = (u32)narrow_id(topk_ids[pair]);
+        if (id < num_experts)
+            ++row[id];
+        else
+            ++invalid;
+    }
+    return invalid;
+}
+
+#define ALIGN_PLACE_PLAIN(pair)                                                                                                            \
+    {                                                                                                                                      \
+        const u32 id = (u32)narrow_id(topk_ids[pair]);                                                                                     \
+        if (id < num_experts)                                                                                                              \
+            sorted_token_ids[next_row[id]++] = (i32)(pair);                                                                                \
+    }
+static NOT_INLINE void NAME(align_place_plain)(global const ID *topk_ids, u32 first, u32 last, u32 num_experts,
+                                               global i32 *sorted_token_ids, global u32 *next_row) {
+    u32 pair = first;
+    for (; pair + 4 <= last; pair += 4) {
+        ALIGN_PLACE_PLAIN(pair)
+        ALIGN_PLACE_PLAIN(pair + 1)
+        ALIGN_PLACE_PLAIN(pair + 2)
+        ALIGN_PLACE_PLAIN(pair + 3)
+    }
+    for (; pair < last; ++pair)
+        ALIGN_PLACE_PLAIN(pair)
+}
+#undef ALIGN_PLACE_PLAIN
+
 /* Pairs of tokens [first, last) by bucket -> row [num_buckets + ALIGN_EXTRA_COLUMNS]. */
 static inline void NAME(align_count_tokens)(struct align_params p, ALIGN_INPUTS, u32 first, u32 last, global u32 *row) {
     for (u32 column = 0; column < p.num_buckets + ALIGN_EXTRA_COLUMNS; ++column)
@@ -136,11 +175,7 @@ static inline void NAME(align_count_tokens)(struct align_params p, ALIGN_INPUTS,
         last = last < true_tokens ? last : true_tokens;
     }
     if (p.has & ALIGN_IS_PLAIN) {
-        const u32 end = last * p.top_k;
-        for (u32 pair = first * p.top_k; pair < end; ++pair) {
-            const u32 id = (u32)narrow_id(topk_ids[pair]);
-            ++row[id < p.num_experts ? id : p.num_buckets + ALIGN_INVALID];
-        }
+        row[p.num_buckets + ALIGN_INVALID] = NAME(align_count_plain)(topk_ids, first * p.top_k, last * p.top_k, p.num_experts, row);
         return;
     }
     for (u32 token = first; token < last; ++token)
@@ -157,12 +192,7 @@ static inline void NAME(align_place_tokens)(struct align_params p, struct align_
         last_true = last < true_tokens ? last : true_tokens;
     }
     if ((p.has & ALIGN_IS_PLAIN) && !(p.has & (ALIGN_HAS_INVERSE | ALIGN_HAS_WEIGHTS))) {
-        const u32 end = last_true * p.top_k;
-        for (u32 pair = first * p.top_k; pair < end; ++pair) {
-            const u32 id = (u32)narrow_id(topk_ids[pair]);
-            if (id < p.num_experts)
-                out.sorted_token_ids[next_row[id]++] = (i32)pair;
-        }
+        NAME(align_place_plain)(topk_ids, first * p.top_k, last_true * p.top_k, p.num_experts, out.sorted_token_ids, next_row);
         return;
     }
     for (u32 token = first; token < last; ++token)

@@ -27,20 +27,44 @@ kernel void histogram_sum(struct histogram_params p, global const u32 *table, gl
 }
 #endif
 
+/* Samples [first, last), counted into bins [num_bins] that hold something already. Returns how many were ignored.
+ * why  not by histogram_bin(): of the smaller of two numbers compilers make a conditional move, on which each increment then waits,
+ *      0.55 instead of 0.33 ns a sample
+ */
+static inline u32 NAME(histogram_add)(global const SAMPLE *samples, u32 first, u32 last, u32 num_bins, global u32 *bins) {
+    u32 ignored = 0;
+    for (u32 i = first; i < last; ++i) {
+        const u64 sample = (u64)(i64)samples[i];
+        if (sample < num_bins)
+            ++bins[(u32)sample];
+        else
+            ++ignored;
+    }
+    return ignored;
+}
+
 /* Samples [first, last) -> bins [num_bins]. Returns how many were ignored. */
 static inline u32 NAME(histogram_count_chunk)(struct histogram_params p, global const SAMPLE *samples, u32 first, u32 last,
                                               global u32 *bins) {
     u32 ignored = 0;
     for (u32 bin = 0; bin < p.num_bins; ++bin)
         bins[bin] = 0;
-    for (u32 i = first; i < last; ++i) {
-        const u32 bin = histogram_bin((i64)samples[i], p.num_bins);
-        if (bin < p.num_bins)
-            ++bins[bin];
+#ifdef RUN_ITEMS
+    /* Increments of one bin wait for each other: equal samples in a row are added at once. */
+    for (; first + RUN_ITEMS <= last; first += RUN_ITEMS) {
+        const SAMPLE *run = samples + first;
+        SAMPLE differs = 0;
+        for (int i = 0; i < RUN_ITEMS; ++i)
+            differs |= run[i] ^ run[0];
+        if (differs != 0)
+            ignored += NAME(histogram_add)(run, 0, RUN_ITEMS, p.num_bins, bins);
+        else if ((u64)(i64)run[0] < p.num_bins)
+            bins[(u32)run[0]] += RUN_ITEMS;
         else
-            ++ignored;
+            ignored += RUN_ITEMS;
     }
-    return ignored;
+#endif
+    return ignored + NAME(histogram_add)(samples, first, last, p.num_bins, bins);
 }
 
 /* histogram_count

@@ -9,6 +9,7 @@
 #define CLMOE_KERNEL
 #define kernel static
 #define inline __inline__ __attribute__((always_inline)) /* as OpenCL compilers do: flags that a caller passes as constants fold away */
+#define NOT_INLINE __attribute__((noinline))
 #define global
 static _Thread_local uint32_t this_group, this_num_groups;
 #define get_group_id(dimension) this_group
@@ -149,6 +150,8 @@ ROUTE_RUNNERS
 #endif
 
 /* ---- histogram: a variant for each type of sample ---- */
+
+#define RUN_ITEMS 128 /* samples in a row that are looked at together */
 
 #define HISTOGRAM_RUNNERS                                                                                                                  \
     RUNNER(histogram_one, BYTES(struct histogram_params, 0), MEMORY(const SAMPLE, 1), MEMORY(u32, 2), MEMORY(u32, 3))                      \
