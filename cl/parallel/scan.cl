@@ -1,6 +1,6 @@
 /* scan, parallel class: each group has a contiguous chunk of the items and goes through it in tiles of W.
  *
- *   sums   the sum of my chunk                                    -> sums[g]
+ *   sums   the sum of my chunk, of all but the last               -> sums[g]
  *   place  what comes before my chunk, then my chunk tile by tile; with one chunk, the only launch
  */
 

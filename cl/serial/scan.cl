@@ -1,12 +1,12 @@
 /* scan, serial class: each group is one work-item with a contiguous chunk of the items.
  *
- *   sums   the sum of my chunk                                    -> sums[g]
+ *   sums   the sum of my chunk, of all but the last               -> sums[g]
  *   place  what comes before my chunk, then my chunk item by item; with one chunk, the only launch
  */
 
 /* scan_sums
  * in   input [n]
- * out  sums [num_chunks]
+ * out  sums [num_chunks - 1], or [1]
  */
 kernel void NAME(scan_sums)(struct scan_params p, global const ITEM *input, global ITEM *sums) {
     const u32 chunk = (u32)get_group_id(0);

@@ -59,7 +59,7 @@ CLMOE_API clmoe_status clmoe_histogram_enqueue(clmoe_plan *plan, cl_command_queu
  *
  *     3 1 4 1 5   ->   exclusive 0 3 4 8 9   inclusive 3 4 8 9 14
  *
- * In place: yes, if output is exactly the input's view. Launches: 1 for small n, else 2. Bytes: 3 n items. */
+ * In place: yes, if output is exactly the input's view. Launches: 1 for small n, else 2. Bytes: 3 n items, less the last chunk. */
 
 typedef enum clmoe_scan_kind { CLMOE_SCAN_EXCLUSIVE = 0, CLMOE_SCAN_INCLUSIVE = 1 } clmoe_scan_kind;
 

@@ -20,6 +20,11 @@ static uint64_t local_items(const uint32_t *item_words, uint32_t group_size) {
     return (uint64_t)*item_words * group_size;
 }
 
+/* Nobody needs the sum of the last chunk: with two chunks half of the first reading. */
+static uint32_t num_sums_of(const struct clmoe_items_path *path) {
+    return path->num_chunks > 1 ? path->num_chunks - 1 : 1;
+}
+
 static clmoe_status describe(const clmoe_plan *base, size_t num_items, clmoe_plan_info *info) {
     static const char function[] = "clmoe_plan_describe";
     const struct scan_plan *plan = (const struct scan_plan *)base;
@@ -31,10 +36,12 @@ static clmoe_status describe(const clmoe_plan *base, size_t num_items, clmoe_pla
         clmoe_tune_scan(&base->context->limits, info->kernel_class, base->group_size, &plan->desc.tuning, (uint32_t)num_items, &path);
     if (refusal != NULL)
         return clmoe_fail(base->context, CLMOE_UNSUPPORTED, "%s: num_items: %zu: %s", function, num_items, refusal);
-    const uint64_t bytes = (uint64_t)num_items * plan->item_bytes, sums = (uint64_t)path.num_chunks * plan->item_bytes;
+    const uint32_t num_sums = num_sums_of(&path);
+    const uint64_t bytes = (uint64_t)num_items * plan->item_bytes, sums = (uint64_t)num_sums * plan->item_bytes;
+    const uint64_t summed = (uint64_t)share_begin((uint32_t)num_items, path.num_chunks, num_sums) * plan->item_bytes;
     info->num_launches = path.num_launches;
     info->num_groups = path.num_chunks;
-    info->bytes_read = path.num_launches == 1 ? bytes : 2 * bytes + sums * (path.num_chunks - 1) / 2;
+    info->bytes_read = path.num_launches == 1 ? bytes : bytes + summed + sums * path.num_chunks / 2;
     info->bytes_written = path.num_launches == 1 ? bytes : bytes + sums;
     info->local_bytes = info->kernel_class == CLMOE_CLASS_PARALLEL ? (uint64_t)plan->item_bytes * base->group_size : 0;
     return CLMOE_SUCCESS;
@@ -110,7 +117,7 @@ clmoe_status clmoe_scan_enqueue(clmoe_plan *base, cl_command_queue queue, const 
     struct clmoe_stage *stage;
     call.num_stages = 0;
     if (path.num_launches > 1) {
-        stage = clmoe_call_launch(&call, KERNEL_SUMS, path.num_chunks, base->group_size, &params, sizeof params);
+        stage = clmoe_call_launch(&call, KERNEL_SUMS, num_sums_of(&path), base->group_size, &params, sizeof params);
         clmoe_stage_buffer(stage, &args->input);
         clmoe_stage_buffer(stage, &args->workspace);
         if (is_parallel)
