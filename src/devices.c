@@ -85,14 +85,17 @@ clmoe_status clmoe_context_create(const char *selector, const clmoe_context_opti
     if (strcmp(selector, "native") == 0) /* without waking up a single driver */
         return clmoe_context_create_native(options, context);
 
-    size_t num_infos = 0, found = 0;
+    size_t num_infos = 0, capacity = 0, found = 0;
+    clmoe_device_info *infos = NULL;
     clmoe_devices_list(NULL, 0, &num_infos);
-    clmoe_device_info *infos = calloc(num_infos, sizeof *infos);
-    if (infos == NULL)
-        return clmoe_context_fail_creation(NULL, options, CLMOE_OUT_OF_MEMORY);
-    const size_t capacity = num_infos;
-    clmoe_devices_list(infos, capacity, &num_infos);
-    num_infos = num_infos < capacity ? num_infos : capacity;
+    while (num_infos > capacity) { /* once, unless the drivers show more than a moment ago */
+        free(infos);
+        capacity = num_infos;
+        infos = calloc(capacity, sizeof *infos);
+        if (infos == NULL)
+            return clmoe_context_fail_creation(NULL, options, CLMOE_OUT_OF_MEMORY);
+        clmoe_devices_list(infos, capacity, &num_infos);
+    }
     while (found < num_infos && !(infos[found].index >= 0 && is_selected(&infos[found], selector)))
         ++found;
     clmoe_status status;

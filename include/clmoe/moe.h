@@ -238,7 +238,8 @@ typedef struct clmoe_route_align_args {
 CLMOE_API clmoe_status clmoe_route_align_plan_create(clmoe_context *context, const clmoe_route_align_desc *desc, clmoe_plan **plan);
 
 /* Every element of topk_ids and topk_weights is written, also for tokens that a row mask or num_tokens_device leaves out of the layout.
- * The fields of args are called "args.route...." and "args.align....". Otherwise as clmoe_align_enqueue(). */
+ * The fields of args are called "args.route...." and "args.align....". If a launch fails, topk_ids and topk_weights may have been written.
+ * Otherwise as clmoe_align_enqueue(). */
 CLMOE_API clmoe_status clmoe_route_align_enqueue(clmoe_plan *plan, cl_command_queue queue, const clmoe_route_align_args *args,
                                                  cl_uint num_events_in_wait_list, const cl_event *event_wait_list, cl_event *event);
 

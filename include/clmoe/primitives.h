@@ -2,6 +2,7 @@
  *
  * All promise: the same bytes on every device, class, path, number of threads and run; every element of every output written; any content
  * safe; inputs unchanged; n = 0 is fine. Items are counted in 32 bits: n < 2^31. Every type and flag below goes with every other one.
+ * If a launch fails, outputs and workspace may hold anything, and may still be in use by the queue.
  *
  * A workspace starts at a multiple of 8 bytes where items, keys or values have 8, else of 4. tuning.num_launches beyond what an operator
  * ever takes means its most. Rusticl on llvmpipe cuts long loops; calls that would be cut there are refused (CLMOE_UNSUPPORTED): forced

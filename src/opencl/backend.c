@@ -75,10 +75,15 @@ static clmoe_status check_tail(clmoe_context *context, const char *function, con
     const struct clmoe_cl *cl = cl_of(context);
     cl_context queue_context = NULL;
     cl_device_id queue_device = NULL;
-    if (tail->queue == NULL ||
-        cl->clGetCommandQueueInfo(tail->queue, CL_QUEUE_CONTEXT, sizeof queue_context, &queue_context, NULL) != CL_SUCCESS ||
-        cl->clGetCommandQueueInfo(tail->queue, CL_QUEUE_DEVICE, sizeof queue_device, &queue_device, NULL) != CL_SUCCESS)
+    cl_int error = CL_INVALID_COMMAND_QUEUE;
+    if (tail->queue != NULL)
+        error = cl->clGetCommandQueueInfo(tail->queue, CL_QUEUE_CONTEXT, sizeof queue_context, &queue_context, NULL);
+    if (error == CL_SUCCESS)
+        error = cl->clGetCommandQueueInfo(tail->queue, CL_QUEUE_DEVICE, sizeof queue_device, &queue_device, NULL);
+    if (error == CL_INVALID_COMMAND_QUEUE)
         return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: queue: is not a command queue", function);
+    if (error != CL_SUCCESS)
+        return fail_call(context, error, "clGetCommandQueueInfo", function);
     if (queue_context != context->opencl_context || queue_device != context->info.device)
         return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: queue: belongs to another context or device", function);
     if ((tail->num_events == 0) != (tail->wait_list == NULL))
@@ -98,11 +103,17 @@ static clmoe_status check_buffer(clmoe_context *context, const char *name, const
     size_t mem_bytes = 0;
     if (buffer->host != NULL || buffer->mem == NULL)
         return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: a view of host memory; an OpenCL context takes cl_mem", name);
-    if (cl->clGetMemObjectInfo(buffer->mem, CL_MEM_CONTEXT, sizeof mem_context, &mem_context, NULL) != CL_SUCCESS ||
-        cl->clGetMemObjectInfo(buffer->mem, CL_MEM_TYPE, sizeof type, &type, NULL) != CL_SUCCESS ||
-        cl->clGetMemObjectInfo(buffer->mem, CL_MEM_FLAGS, sizeof flags, &flags, NULL) != CL_SUCCESS ||
-        cl->clGetMemObjectInfo(buffer->mem, CL_MEM_SIZE, sizeof mem_bytes, &mem_bytes, NULL) != CL_SUCCESS || type != CL_MEM_OBJECT_BUFFER)
+    cl_int error = cl->clGetMemObjectInfo(buffer->mem, CL_MEM_CONTEXT, sizeof mem_context, &mem_context, NULL);
+    if (error == CL_SUCCESS)
+        error = cl->clGetMemObjectInfo(buffer->mem, CL_MEM_TYPE, sizeof type, &type, NULL);
+    if (error == CL_SUCCESS)
+        error = cl->clGetMemObjectInfo(buffer->mem, CL_MEM_FLAGS, sizeof flags, &flags, NULL);
+    if (error == CL_SUCCESS)
+        error = cl->clGetMemObjectInfo(buffer->mem, CL_MEM_SIZE, sizeof mem_bytes, &mem_bytes, NULL);
+    if (error == CL_INVALID_MEM_OBJECT || (error == CL_SUCCESS && type != CL_MEM_OBJECT_BUFFER))
         return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: is not a buffer of OpenCL", name);
+    if (error != CL_SUCCESS)
+        return fail_call(context, error, "clGetMemObjectInfo", name);
     if ((flags & (is_output ? CL_MEM_READ_ONLY : CL_MEM_WRITE_ONLY)) != 0)
         return clmoe_fail(context, CLMOE_INVALID_ARGUMENT, "%s: its memory is %s-only", name, is_output ? "read" : "write");
     if (mem_context != context->opencl_context)
@@ -217,10 +228,10 @@ static void close_device(clmoe_context *context) {
     struct clmoe_opencl_device *device = context->device;
     if (context->queue != NULL)
         queue_destroy(context, context->queue);
-    if (context->opencl_context != NULL) {
+    if (device->is_retained)
         device->cl.clReleaseDevice(context->info.device);
+    if (context->opencl_context != NULL)
         device->cl.clReleaseContext(context->opencl_context);
-    }
     pthread_mutex_destroy(&device->programs_mutex);
     free(device);
 }
@@ -256,6 +267,13 @@ static clmoe_status open_library(const clmoe_context_options *options, clmoe_con
     return clmoe_cl_load(&device->cl, reason, sizeof reason) ? CLMOE_SUCCESS : clmoe_fail(made, CLMOE_NO_OPENCL, "%s", reason);
 }
 
+static clmoe_status retain_device(clmoe_context *context) {
+    struct clmoe_opencl_device *device = context->device;
+    const cl_int error = device->cl.clRetainDevice(context->info.device);
+    device->is_retained = error == CL_SUCCESS;
+    return device->is_retained ? CLMOE_SUCCESS : fail_call(context, error, "clRetainDevice", context->info.name);
+}
+
 /* The device's facts and limits, and the class that was asked for. */
 static clmoe_status adopt_device(clmoe_context *context, const clmoe_context_options *options, const clmoe_device_info *info) {
     context->info = *info;
@@ -287,27 +305,36 @@ clmoe_status clmoe_context_create_opencl(cl_context opencl_context, cl_device_id
         size_t bytes = 0, i = 0;
         cl_platform_id platform = NULL;
         clmoe_device_info info;
-        if (cl->clGetContextInfo(opencl_context, CL_CONTEXT_DEVICES, sizeof devices, devices, &bytes) != CL_SUCCESS)
-            bytes = 0;
+        cl_int error = cl->clGetContextInfo(opencl_context, CL_CONTEXT_DEVICES, sizeof devices, devices, &bytes);
         while (i < bytes / sizeof *devices && devices[i] != opencl_device)
             ++i;
-        if (i == bytes / sizeof *devices) {
+        if (error == CL_INVALID_CONTEXT) {
+            status = clmoe_fail(made, CLMOE_INVALID_ARGUMENT, "clmoe_context_create_opencl: opencl_context: is not a context");
+        } else if (error != CL_SUCCESS) {
+            status = fail_call(made, error, "clGetContextInfo", "clmoe_context_create_opencl");
+        } else if (i == bytes / sizeof *devices) {
             status = clmoe_fail(made, CLMOE_INVALID_ARGUMENT, "clmoe_context_create_opencl: device: is not one of the context's devices");
+        } else if ((error = cl->clGetDeviceInfo(opencl_device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL)) != CL_SUCCESS) {
+            status = fail_call(made, error, "clGetDeviceInfo", "clmoe_context_create_opencl");
+        } else if ((error = clmoe_cl_describe_device(cl, platform, opencl_device, &info)) != CL_SUCCESS) {
+            status = clmoe_fail(made, error, "clmoe_context_create_opencl: %s", info.skipped);
         } else {
-            cl->clGetDeviceInfo(opencl_device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
-            clmoe_cl_describe_device(cl, platform, opencl_device, &info);
             status = adopt_device(made, options, &info);
         }
     }
     if (status == CLMOE_SUCCESS) {
-        const struct clmoe_cl *cl = cl_of(made);
-        cl->clRetainContext(opencl_context);
-        cl->clRetainDevice(opencl_device);
-        made->opencl_context = opencl_context;
-        *context = made;
-        return CLMOE_SUCCESS;
+        const cl_int error = cl_of(made)->clRetainContext(opencl_context);
+        if (error == CL_SUCCESS) {
+            made->opencl_context = opencl_context; /* closing releases it */
+            status = retain_device(made);
+        } else {
+            status = fail_call(made, error, "clRetainContext", "clmoe_context_create_opencl");
+        }
     }
-    return clmoe_context_fail_creation(made, options, status);
+    if (status != CLMOE_SUCCESS)
+        return clmoe_context_fail_creation(made, options, status);
+    *context = made;
+    return CLMOE_SUCCESS;
 }
 
 clmoe_status clmoe_opencl_create_owned(const clmoe_device_info *info, const clmoe_context_options *options, clmoe_context **context) {
@@ -323,8 +350,9 @@ clmoe_status clmoe_opencl_create_owned(const clmoe_device_info *info, const clmo
     made->opencl_context = cl->clCreateContext(properties, 1, &info->device, NULL, NULL, &error);
     if (made->opencl_context == NULL)
         return clmoe_context_fail_creation(made, options, fail_call(made, error, "clCreateContext", info->name));
-    cl->clRetainDevice(info->device);
-    status = queue_create(made, &made->queue);
+    status = retain_device(made);
+    if (status == CLMOE_SUCCESS)
+        status = queue_create(made, &made->queue);
     if (status != CLMOE_SUCCESS)
         return clmoe_context_fail_creation(made, options, status);
     *context = made;

@@ -46,8 +46,10 @@ static void name_entry(char name[NAME_BYTES], const char *key, size_t key_bytes)
 static bool make_dirs(const char *dir) {
     char path[4096];
     const size_t length = strlen(dir);
-    if (length >= sizeof path)
+    if (length >= sizeof path) {
+        errno = ENAMETOOLONG;
         return false;
+    }
     memcpy(path, dir, length + 1);
     for (size_t i = 1; i <= length; ++i)
         if (path[i] == '/' || path[i] == '\0') {
@@ -102,13 +104,14 @@ static bool write_all(int fd, const void *data, size_t bytes) {
     return true;
 }
 
-/* The program of a sound entry for just this key, else NULL. */
+/* The program of a sound entry for just this key, which nobody else can have written, else NULL. */
 static unsigned char *read_entry(int fd, const char *key, size_t key_bytes, size_t *program_bytes) {
     struct header header;
     struct stat status;
-    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || !read_all(fd, &header, sizeof header) ||
-        memcmp(header.magic, magic, sizeof magic) != 0 || header.key_bytes != key_bytes || header.program_bytes == 0 ||
-        header.program_bytes > MAX_ENTRY_BYTES || (uint64_t)status.st_size != sizeof header + header.key_bytes + header.program_bytes)
+    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0 ||
+        !read_all(fd, &header, sizeof header) || memcmp(header.magic, magic, sizeof magic) != 0 || header.key_bytes != key_bytes ||
+        header.program_bytes == 0 || header.program_bytes > MAX_ENTRY_BYTES ||
+        (uint64_t)status.st_size != sizeof header + header.key_bytes + header.program_bytes)
         return NULL;
     char *stored_key = malloc(key_bytes);
     unsigned char *program = malloc(header.program_bytes);

@@ -4,68 +4,96 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void platform_text(const struct clmoe_cl *cl, cl_platform_id platform, cl_platform_info what, char *text, size_t text_bytes) {
+/* Queries about one device. One that fails leaves "" or 0, and says so. */
+struct query {
+    const struct clmoe_cl *cl;
+    cl_platform_id platform;
+    cl_device_id device;
+    cl_int error;     /* of the last that failed */
+    const char *call; /* its name */
+};
+
+static bool is_answered(struct query *query, const char *call, cl_int error) {
+    if (error != CL_SUCCESS) {
+        query->error = error;
+        query->call = call;
+    }
+    return error == CL_SUCCESS;
+}
+
+static void platform_text(struct query *query, cl_platform_info what, char *text, size_t text_bytes) {
     text[0] = '\0';
     char long_text[1024];
-    if (cl->clGetPlatformInfo(platform, what, sizeof long_text, long_text, NULL) == CL_SUCCESS)
+    if (is_answered(query, "clGetPlatformInfo", query->cl->clGetPlatformInfo(query->platform, what, sizeof long_text, long_text, NULL)))
         snprintf(text, text_bytes, "%.*s", (int)text_bytes - 1, long_text);
 }
 
-static void device_text(const struct clmoe_cl *cl, cl_device_id device, cl_device_info what, char *text, size_t text_bytes) {
+static bool ask_device(struct query *query, cl_device_info what, size_t bytes, void *value, size_t *value_bytes) {
+    return is_answered(query, "clGetDeviceInfo", query->cl->clGetDeviceInfo(query->device, what, bytes, value, value_bytes));
+}
+
+static void device_text(struct query *query, cl_device_info what, char *text, size_t text_bytes) {
     text[0] = '\0';
     char long_text[1024];
-    if (cl->clGetDeviceInfo(device, what, sizeof long_text, long_text, NULL) == CL_SUCCESS)
+    if (ask_device(query, what, sizeof long_text, long_text, NULL))
         snprintf(text, text_bytes, "%.*s", (int)text_bytes - 1, long_text + strspn(long_text, " "));
 }
 
-/* 0 if the driver does not tell. */
-static uint64_t device_number(const struct clmoe_cl *cl, cl_device_id device, cl_device_info what, size_t bytes) {
+static uint64_t device_number(struct query *query, cl_device_info what, size_t bytes) {
     uint64_t wide = 0;
     uint32_t narrow = 0;
     void *value = bytes == sizeof narrow ? (void *)&narrow : (void *)&wide;
-    if (cl->clGetDeviceInfo(device, what, bytes, value, NULL) != CL_SUCCESS)
+    if (!ask_device(query, what, bytes, value, NULL))
         return 0;
     return bytes == sizeof narrow ? narrow : wide;
 }
 
 /* The limit along the first dimension, which may lie below that of the whole group. */
-static uint32_t max_group_size(const struct clmoe_cl *cl, cl_device_id device) {
+static uint32_t max_group_size(struct query *query) {
     size_t of_group = 1, of_dimension[16] = {1};
     size_t bytes = 0;
-    cl->clGetDeviceInfo(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof of_group, &of_group, NULL);
-    if (cl->clGetDeviceInfo(device, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof of_dimension, of_dimension, &bytes) == CL_SUCCESS &&
-        bytes >= sizeof *of_dimension && of_dimension[0] < of_group)
+    ask_device(query, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof of_group, &of_group, NULL);
+    if (ask_device(query, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof of_dimension, of_dimension, &bytes) && bytes >= sizeof *of_dimension &&
+        of_dimension[0] < of_group)
         of_group = of_dimension[0];
     return of_group < 1 ? 1 : of_group > 4096 ? 4096 : (uint32_t)of_group;
 }
 
-void clmoe_cl_describe_device(const struct clmoe_cl *cl, cl_platform_id platform, cl_device_id device, clmoe_device_info *info) {
+cl_int clmoe_cl_describe_device(const struct clmoe_cl *cl, cl_platform_id platform, cl_device_id device, clmoe_device_info *info) {
     *info = (clmoe_device_info){
         .backend = CLMOE_BACKEND_OPENCL, .index = -1, .platform_index = -1, .device_index = -1, .platform = platform, .device = device};
-    platform_text(cl, platform, CL_PLATFORM_NAME, info->platform_name, sizeof info->platform_name);
-    platform_text(cl, platform, CL_PLATFORM_VERSION, info->platform_version, sizeof info->platform_version);
-    device_text(cl, device, CL_DEVICE_NAME, info->name, sizeof info->name);
-    device_text(cl, device, CL_DEVICE_VERSION, info->device_version, sizeof info->device_version);
-    device_text(cl, device, CL_DRIVER_VERSION, info->driver_version, sizeof info->driver_version);
-    info->type = (cl_device_type)device_number(cl, device, CL_DEVICE_TYPE, sizeof(cl_device_type));
-    info->vendor_id = (uint32_t)device_number(cl, device, CL_DEVICE_VENDOR_ID, sizeof(cl_uint));
-    info->compute_units = (uint32_t)device_number(cl, device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(cl_uint));
-    info->local_bytes = device_number(cl, device, CL_DEVICE_LOCAL_MEM_SIZE, sizeof(cl_ulong));
-    info->global_bytes = device_number(cl, device, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(cl_ulong));
-    info->max_buffer_bytes = device_number(cl, device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(cl_ulong));
-    info->max_group_size = max_group_size(cl, device);
+    struct query query = {.cl = cl, .platform = platform, .device = device, .error = CL_SUCCESS};
+    platform_text(&query, CL_PLATFORM_NAME, info->platform_name, sizeof info->platform_name);
+    platform_text(&query, CL_PLATFORM_VERSION, info->platform_version, sizeof info->platform_version);
+    device_text(&query, CL_DEVICE_NAME, info->name, sizeof info->name);
+    device_text(&query, CL_DEVICE_VERSION, info->device_version, sizeof info->device_version);
+    device_text(&query, CL_DRIVER_VERSION, info->driver_version, sizeof info->driver_version);
+    info->type = (cl_device_type)device_number(&query, CL_DEVICE_TYPE, sizeof(cl_device_type));
+    info->vendor_id = (uint32_t)device_number(&query, CL_DEVICE_VENDOR_ID, sizeof(cl_uint));
+    info->compute_units = (uint32_t)device_number(&query, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(cl_uint));
+    info->local_bytes = device_number(&query, CL_DEVICE_LOCAL_MEM_SIZE, sizeof(cl_ulong));
+    info->global_bytes = device_number(&query, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(cl_ulong));
+    info->max_buffer_bytes = device_number(&query, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(cl_ulong));
+    info->max_group_size = max_group_size(&query);
     info->kernel_class = (info->type & CL_DEVICE_TYPE_CPU) != 0 ? CLMOE_CLASS_SERIAL : CLMOE_CLASS_PARALLEL;
     if (info->compute_units == 0)
         info->compute_units = 1;
 
-    if (device_number(cl, device, CL_DEVICE_AVAILABLE, sizeof(cl_bool)) == 0)
+    const bool is_available = device_number(&query, CL_DEVICE_AVAILABLE, sizeof(cl_bool)) != 0;
+    const bool has_compiler = device_number(&query, CL_DEVICE_COMPILER_AVAILABLE, sizeof(cl_bool)) != 0;
+    const bool is_little_endian = device_number(&query, CL_DEVICE_ENDIAN_LITTLE, sizeof(cl_bool)) != 0;
+
+    if (query.error != CL_SUCCESS) /* results and the cache's keys depend on these facts */
+        snprintf(info->skipped, sizeof info->skipped, "%s: %s", query.call, clmoe_status_name(query.error));
+    else if (!is_available)
         snprintf(info->skipped, sizeof info->skipped, "the driver says it is not available");
-    else if (device_number(cl, device, CL_DEVICE_COMPILER_AVAILABLE, sizeof(cl_bool)) == 0)
+    else if (!has_compiler)
         snprintf(info->skipped, sizeof info->skipped, "no compiler for OpenCL C");
-    else if (device_number(cl, device, CL_DEVICE_ENDIAN_LITTLE, sizeof(cl_bool)) == 0)
+    else if (!is_little_endian)
         snprintf(info->skipped, sizeof info->skipped, "big-endian");
     else if (strncmp(info->device_version, "OpenCL 1.0", 10) == 0 || strncmp(info->device_version, "OpenCL 1.1", 10) == 0)
         snprintf(info->skipped, sizeof info->skipped, "older than OpenCL 1.2");
+    return query.error;
 }
 
 struct clmoe_limits clmoe_cl_limits(const clmoe_device_info *info) {
@@ -77,8 +105,9 @@ struct clmoe_limits clmoe_cl_limits(const clmoe_device_info *info) {
 
 static clmoe_device_info empty_platform(const struct clmoe_cl *cl, cl_platform_id platform, cl_int error) {
     clmoe_device_info info = {.backend = CLMOE_BACKEND_OPENCL, .index = -1, .platform_index = -1, .device_index = -1, .platform = platform};
-    platform_text(cl, platform, CL_PLATFORM_NAME, info.platform_name, sizeof info.platform_name);
-    platform_text(cl, platform, CL_PLATFORM_VERSION, info.platform_version, sizeof info.platform_version);
+    struct query query = {.cl = cl, .platform = platform};
+    platform_text(&query, CL_PLATFORM_NAME, info.platform_name, sizeof info.platform_name);
+    platform_text(&query, CL_PLATFORM_VERSION, info.platform_version, sizeof info.platform_version);
     if (error == CL_SUCCESS || error == CL_DEVICE_NOT_FOUND)
         snprintf(info.skipped, sizeof info.skipped, "a platform without devices");
     else

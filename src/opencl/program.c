@@ -169,20 +169,28 @@ static void store_cached(clmoe_context *context, const struct clmoe_cl *cl, cl_p
     cl_device_id devices[MAX_DEVICES];
     size_t sizes[MAX_DEVICES] = {0};
     unsigned char *binaries[MAX_DEVICES] = {NULL};
-    if (cl->clGetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof num_devices, &num_devices, NULL) != CL_SUCCESS ||
-        num_devices > MAX_DEVICES ||
-        cl->clGetProgramInfo(program, CL_PROGRAM_DEVICES, num_devices * sizeof *devices, devices, NULL) != CL_SUCCESS ||
-        cl->clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, num_devices * sizeof *sizes, sizes, NULL) != CL_SUCCESS)
+    cl_int error = cl->clGetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof num_devices, &num_devices, NULL);
+    if (num_devices > MAX_DEVICES)
         return;
+    if (error == CL_SUCCESS)
+        error = cl->clGetProgramInfo(program, CL_PROGRAM_DEVICES, num_devices * sizeof *devices, devices, NULL);
+    if (error == CL_SUCCESS)
+        error = cl->clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, num_devices * sizeof *sizes, sizes, NULL);
     cl_uint ours = 0;
     while (ours < num_devices && devices[ours] != context->info.device)
         ++ours;
-    if (ours == num_devices || sizes[ours] == 0)
+    if (error == CL_SUCCESS && (ours == num_devices || sizes[ours] == 0))
         return;
     bool is_allocated = true;
-    for (cl_uint i = 0; i < num_devices && is_allocated; ++i)
+    for (cl_uint i = 0; error == CL_SUCCESS && i < num_devices && is_allocated; ++i)
         is_allocated = sizes[i] == 0 || (binaries[i] = malloc(sizes[i])) != NULL;
-    if (is_allocated && cl->clGetProgramInfo(program, CL_PROGRAM_BINARIES, num_devices * sizeof *binaries, binaries, NULL) == CL_SUCCESS)
+    if (error == CL_SUCCESS && is_allocated)
+        error = cl->clGetProgramInfo(program, CL_PROGRAM_BINARIES, num_devices * sizeof *binaries, binaries, NULL);
+    if (error != CL_SUCCESS)
+        snprintf(result->note, sizeof result->note, "program not cached: clGetProgramInfo: %s", clmoe_status_name(error));
+    else if (!is_allocated)
+        snprintf(result->note, sizeof result->note, "program not cached: out of host memory");
+    else
         clmoe_cache_store(context->cache_dir, key->bytes, key->length, binaries[ours], sizes[ours], result->note, sizeof result->note);
     for (cl_uint i = 0; i < num_devices; ++i)
         free(binaries[i]);

@@ -10,6 +10,7 @@ struct clmoe_program;
 
 struct clmoe_opencl_device {
     struct clmoe_cl cl;
+    bool is_retained; /* the cl_device_id */
     pthread_mutex_t programs_mutex;
     struct clmoe_program *programs; /* those in use */
 };
