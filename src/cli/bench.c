@@ -136,6 +136,7 @@ static void close_devices(bench_device *devices, size_t num_devices) {
         clmoe_context_destroy(devices[i].context);
         bench_opencl_close(devices[i].opencl);
     }
+    memset(devices, 0, num_devices * sizeof *devices);
 }
 
 static void open_host(bench_device *devices, size_t *num_devices) {

@@ -372,7 +372,7 @@ static outcome compare(comparison *c, const text_list *paths, bool as_json, cons
 }
 
 outcome command_compare(int argc, char **argv) {
-    static comparison c;
+    comparison c = {.num_files = 0};
     common_options common;
     text_list paths = {.num_texts = 0};
     const char *operand = NULL, *svg_path = NULL;

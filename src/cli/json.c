@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_BYTES = 1 << 20 };
+#ifndef JSON_BLOCK_BYTES
+#define JSON_BLOCK_BYTES (1 << 20) /* tests take 1: then every piece of memory has an end that a sanitizer sees */
+#endif
 
 typedef struct block {
     struct block *next;
@@ -28,7 +30,7 @@ static void *reserve(parser *p, size_t bytes) {
     block *newest = p->document->blocks;
     bytes = (bytes + sizeof(max_align_t) - 1) / sizeof(max_align_t) * sizeof(max_align_t);
     if (!newest || newest->bytes - newest->used < bytes) {
-        const size_t room = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
+        const size_t room = bytes > JSON_BLOCK_BYTES ? bytes : JSON_BLOCK_BYTES;
         block *made = malloc(sizeof *made + room);
         if (!made) {
             return NULL;

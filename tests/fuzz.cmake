@@ -1,0 +1,51 @@
+# libFuzzer on the .npy reader, on the whole program's command line, and on every operator's descriptors and arguments.
+#
+# Everyday: a fixed number of runs from the inputs of corpus/, with a fixed seed. Behind the label `long`: ten minutes each, or as many
+# seconds as the environment variable CLMOE_FUZZ_SECONDS says.
+# They are built by clang in a build of their own, by the first of the tests.
+set(fuzz_targets npy options calls)
+set(fuzz_runs_npy 150000)
+set(fuzz_runs_options 20000)
+set(fuzz_runs_calls 6000)
+
+# Inside of that build: the programs.
+if(CLMOE_BUILD_FUZZERS)
+  set(levels ${CLMOE_NATIVE_LEVELS})
+  list(TRANSFORM levels REPLACE "(.+)" "$<TARGET_OBJECTS:clmoe_plain_\\1>" OUTPUT_VARIABLE plain_objects)
+  set(program_sources ${cli_sources})
+  list(FILTER program_sources EXCLUDE REGEX "/output\\.c$")
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/cli/main.c" PROPERTIES COMPILE_DEFINITIONS main=clmoe_main)
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/src/cli/json.c" PROPERTIES COMPILE_DEFINITIONS JSON_BLOCK_BYTES=1)
+  add_executable(fuzz_npy EXCLUDE_FROM_ALL fuzz_npy.c "${PROJECT_SOURCE_DIR}/src/cli/npy.c")
+  add_executable(fuzz_options EXCLUDE_FROM_ALL fuzz_options.c ${program_sources} ${plain_objects})
+  foreach(function IN ITEMS fopen fopen64 dlopen report_error clmoe_context_create bench_measure)
+    target_link_options(fuzz_options PRIVATE "-Wl,--wrap=${function}")
+  endforeach()
+  foreach(level IN LISTS levels)
+    string(TOUPPER ${level} upper)
+    target_compile_definitions(fuzz_options PRIVATE CLMOE_HAS_PLAIN_${upper})
+  endforeach()
+  add_executable(fuzz_calls EXCLUDE_FROM_ALL fuzz_calls.c oracle.c oracle_primitives.c oracle_route.c)
+  foreach(target IN LISTS fuzz_targets)
+    target_include_directories(fuzz_${target} PRIVATE "${PROJECT_SOURCE_DIR}/src/cli")
+    target_compile_options(fuzz_${target} PRIVATE ${CLMOE_WARNINGS})
+    target_link_libraries(fuzz_${target} PRIVATE clmoe m Threads::Threads ${CMAKE_DL_LIBS})
+    target_link_options(fuzz_${target} PRIVATE -fsanitize=fuzzer)
+  endforeach()
+  return()
+endif()
+if(NOT CLMOE_BUILD_MUTANTS) # a build that has sanitizers of its own
+  return()
+endif()
+
+find_program(CLMOE_FUZZ_COMPILER NAMES clang-14 clang REQUIRED DOC "clang with libFuzzer (packages clang-14 and libclang-rt-14-dev)")
+set(fuzz "${CMAKE_CURRENT_SOURCE_DIR}/test_fuzz.sh")
+set(fuzz_build "${CMAKE_CURRENT_BINARY_DIR}/fuzz")
+add_test(NAME fuzz.build COMMAND bash "${fuzz}" build "${PROJECT_SOURCE_DIR}" "${fuzz_build}" "${CLMOE_FUZZ_COMPILER}")
+set_tests_properties(fuzz.build PROPERTIES FIXTURES_SETUP fuzz TIMEOUT 900 LABELS fuzz)
+foreach(target IN LISTS fuzz_targets)
+  add_test(NAME fuzz.${target} COMMAND bash "${fuzz}" runs "${PROJECT_SOURCE_DIR}" "${fuzz_build}" ${target} ${fuzz_runs_${target}})
+  set_tests_properties(fuzz.${target} PROPERTIES FIXTURES_REQUIRED fuzz TIMEOUT 600 LABELS fuzz)
+  add_test(NAME fuzz.${target}.long COMMAND bash "${fuzz}" seconds "${PROJECT_SOURCE_DIR}" "${fuzz_build}" ${target} 600)
+  set_tests_properties(fuzz.${target}.long PROPERTIES FIXTURES_REQUIRED fuzz TIMEOUT 1800 LABELS "fuzz;long")
+endforeach()
