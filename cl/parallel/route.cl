@@ -51,6 +51,11 @@ static inline float route_sum(SCRATCH const u32 *items, u32 n, float divisor) {
     return route_add_lanes(lanes);
 }
 
+/* Key of expert e, which is this work-item's own. Behind the last expert it means nothing, and is read where no other work-item writes. */
+static inline i32 route_own_key(struct route_params p, struct route_team t, u32 e, u32 lane) {
+    return *(e < p.num_experts ? &t.keys[e] : &t.best[lane]);
+}
+
 /* The largest of keys [n], by each work-item on its own. */
 static inline i32 route_largest(SCRATCH const i32 *keys, u32 n) {
     i32 largest = ROUTE_KEY_DROPPED;
@@ -69,7 +74,7 @@ static inline void route_score_experts(struct route_params p, global const float
     i32 largest = ROUTE_KEY_DROPPED;
     for (u32 base = 0; base < p.num_experts; base += p.team_size) {
         const u32 e = base + lane;
-        const i32 key = t.keys[e < p.num_experts ? e : 0];
+        const i32 key = route_own_key(p, t, e, lane);
         largest = e < p.num_experts && key > largest ? key : largest;
     }
     t.best[lane] = largest;
@@ -146,7 +151,7 @@ static inline void route_find_bound(struct route_params p, struct route_team t, 
     i32 key = ROUTE_KEY_DROPPED, expert = (i32)lane;
     for (u32 base = 0; base < p.num_experts; base += p.team_size) {
         const u32 e = base + lane;
-        const i32 other = t.keys[e < p.num_experts ? e : 0];
+        const i32 other = route_own_key(p, t, e, lane);
         const bool is_better = e < p.num_experts && other > key;
         key = is_better ? other : key;
         expert = is_better ? (i32)e : expert;
