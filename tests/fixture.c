@@ -503,10 +503,15 @@ void rig_end(align_rig *rig) {
         guarded_release(rig, &rig->slots[s]);
 }
 
+static size_t guard_bytes(const align_rig *rig, size_t width, uint32_t shift) {
+    return rig->is_bare ? 0 : (GUARD_ELEMENTS + shift) * width;
+}
+
 static bool guarded_grow(align_rig *rig, guarded *slot, size_t bytes) {
-    if (bytes <= slot->outer_bytes)
+    if (bytes <= slot->outer_bytes && !rig->is_bare)
         return true;
-    const size_t grown = slot->outer_bytes == 0 ? bytes : bytes + bytes / 2; /* exact at first, so that a stray access is a stray access */
+    const size_t grown =
+        slot->outer_bytes == 0 || rig->is_bare ? bytes : bytes + bytes / 2; /* exact at first, so that a stray access is a stray access */
     guarded_release(rig, slot);
     if (rig->opencl == NULL) {
         const clmoe_status status = clmoe_buffer_create(rig->context, grown, &slot->outer);
@@ -529,9 +534,9 @@ static bool guarded_put(align_rig *rig, int s, const align_case *c, size_t width
     guarded *slot = &rig->slots[s];
     clmoe_buffer *view = slot_view(&rig->args, s);
     const size_t image_bytes_before = slot->image_bytes;
-    slot->view_offset = (GUARD_ELEMENTS + c->shift) * width;
+    slot->view_offset = guard_bytes(rig, width, c->shift);
     slot->view_bytes = count * width;
-    slot->image_bytes = slot->view_offset + slot->view_bytes + GUARD_ELEMENTS * width;
+    slot->image_bytes = slot->view_offset + slot->view_bytes + guard_bytes(rig, width, 0);
     memset(view, 0, sizeof *view);
     if (count == 0) {
         slot->view_bytes = slot->image_bytes = 0;
@@ -548,6 +553,8 @@ static bool guarded_put(align_rig *rig, int s, const align_case *c, size_t width
     memset(slot->image, POISON, slot->image_bytes);
     if (data != NULL)
         memcpy(slot->image + slot->view_offset, data, slot->view_bytes);
+    else if (rig->is_bare)
+        return true;
     cl_int status;
     if (rig->opencl == NULL)
         status = clmoe_buffer_write(rig->context, slot->outer, slot->image, slot->image_bytes);
@@ -757,9 +764,9 @@ bool call_prepare(align_rig *rig, op_call *call) {
         memset(o->view, 0, sizeof *o->view);
         if (o->again != NULL)
             memset(o->again, 0, sizeof *o->again);
-        slot->view_offset = (GUARD_ELEMENTS + (o->is_scratch ? 1 : call->shift)) * o->width;
+        slot->view_offset = guard_bytes(rig, o->width, o->is_scratch ? 1 : call->shift);
         slot->view_bytes = o->bytes;
-        slot->image_bytes = o->bytes == 0 ? 0 : slot->view_offset + o->bytes + GUARD_ELEMENTS * o->width;
+        slot->image_bytes = o->bytes == 0 ? 0 : slot->view_offset + o->bytes + guard_bytes(rig, o->width, 0);
         if (o->bytes == 0)
             continue;
         if (!guarded_grow(rig, slot, slot->image_bytes))
@@ -777,6 +784,8 @@ bool call_prepare(align_rig *rig, op_call *call) {
             memset(slot->image + slot->view_offset, call->scratch, o->bytes);
         if (o->before != NULL)
             memcpy(slot->image + slot->view_offset, o->before, o->bytes);
+        else if (rig->is_bare)
+            continue;
         const clmoe_status status = clmoe_buffer_write(rig->context, slot->outer, slot->image, slot->image_bytes);
         if (status != CLMOE_SUCCESS)
             return call_fail(rig, call, "writing %s: %s", o->name, clmoe_status_name(status));

@@ -171,6 +171,7 @@ typedef struct align_rig {
     cl_command_queue queue; /* NULL on the native device */
     cl_context opencl;      /* set if the rig makes its own cl_mem, for a context that has no queue */
     bool keep_workspace;    /* between calls of one plan: leave what the last call left there */
+    bool is_bare;           /* for a driver that looks itself: no guards, outputs and workspace are fresh memory that nobody has written */
     clmoe_align_args args;  /* of the call in hand */
     guarded slots[NUM_SLOTS + MORE_SLOTS];
     bool ends_long_loops;   /* a driver that stops every loop of a work-item after 65,535 iterations in all: it may refuse forced tunings */
