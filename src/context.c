@@ -19,14 +19,23 @@ clmoe_status clmoe_fail(clmoe_context *context, clmoe_status status, const char 
     va_start(values, format);
     pthread_mutex_lock(&context->error_mutex);
     vsnprintf(context->error, sizeof context->error, format, values);
+    ++context->num_errors;
     pthread_mutex_unlock(&context->error_mutex);
     va_end(values);
     return status;
 }
 
-void clmoe_forget_error(clmoe_context *context) {
+uint64_t clmoe_num_errors(clmoe_context *context) {
     pthread_mutex_lock(&context->error_mutex);
-    context->error[0] = '\0';
+    const uint64_t number = context->num_errors;
+    pthread_mutex_unlock(&context->error_mutex);
+    return number;
+}
+
+void clmoe_forget_error(clmoe_context *context, uint64_t number) {
+    pthread_mutex_lock(&context->error_mutex);
+    if (context->num_errors == number)
+        context->error[0] = '\0';
     pthread_mutex_unlock(&context->error_mutex);
 }
 

@@ -29,13 +29,16 @@ struct clmoe_context {
 
     pthread_mutex_t error_mutex;
     char error[CLMOE_ERROR_BYTES];
+    uint64_t num_errors;
     char *build_log;
 };
 
 /* Keeps the text for clmoe_context_error() and returns the status. */
 clmoe_status clmoe_fail(clmoe_context *context, clmoe_status status, const char *format, ...) CLMOE_PRINTF(3, 4);
-/* After a failure that another way made good. */
-void clmoe_forget_error(clmoe_context *context);
+/* Errors on the context so far. After failures that another way made good: forgets the text if the error of that number is still the last.
+ */
+uint64_t clmoe_num_errors(clmoe_context *context);
+void clmoe_forget_error(clmoe_context *context, uint64_t number);
 /* Takes over the log, malloc'ed; may be NULL. */
 void clmoe_keep_build_log(clmoe_context *context, char *log);
 

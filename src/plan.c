@@ -20,6 +20,8 @@ clmoe_status clmoe_plan_new(clmoe_context *context, size_t bytes, const struct c
     made->context = context;
     made->group_size = group_size;
     clmoe_status status = CLMOE_SUCCESS, failure = CLMOE_SUCCESS;
+    const uint64_t errors_before = clmoe_num_errors(context);
+    uint64_t num_failures = 0;
     double program_ms = 0;
     for (;;) {
         status = context->backend->prepare(context, set, made->group_size, &made->kernels, &made->program);
@@ -38,6 +40,7 @@ clmoe_status clmoe_plan_new(clmoe_context *context, size_t bytes, const struct c
             made->group_size = limit; /* the compiler used more registers than larger groups leave */
         } else if (wanted == 0 && made->group_size >= 2 * LEAST_GROUP_SIZE && may_fit_smaller(status)) {
             failure = status;
+            ++num_failures;
             made->group_size /= 2;
         } else {
             break;
@@ -49,16 +52,17 @@ clmoe_status clmoe_plan_new(clmoe_context *context, size_t bytes, const struct c
     }
     made->program.program_ms = program_ms;
     const uint32_t hoped = wanted != 0 ? wanted : group_size;
-    if (made->group_size < hoped) {
-        const size_t used = strlen(made->program.note);
-        snprintf(made->program.note + used, sizeof made->program.note - used, "%sgroups of %u work-items instead of %u: %s",
-                 used != 0 ? "; " : "", made->group_size, hoped,
+    if (made->group_size < hoped) { /* before what the cache had to tell, which may be long */
+        char note[sizeof made->program.note + 128];
+        snprintf(note, sizeof note, "groups of %u work-items instead of %u: %s%s%s", made->group_size, hoped,
                  wanted != 0                ? "local memory"
                  : failure != CLMOE_SUCCESS ? clmoe_status_name(failure)
-                                            : "the kernels' own limit");
+                                            : "the kernels' own limit",
+                 made->program.note[0] != '\0' ? "; " : "", made->program.note);
+        snprintf(made->program.note, sizeof made->program.note, "%.*s", (int)sizeof made->program.note - 1, note);
     }
-    if (failure != CLMOE_SUCCESS)
-        clmoe_forget_error(context);
+    if (num_failures != 0)
+        clmoe_forget_error(context, errors_before + num_failures); /* not if other threads have added theirs */
     snprintf(made->name, sizeof made->name, "%s %s", set->op, set->variant);
     clmoe_context_retain(context);
     *plan = made;

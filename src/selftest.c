@@ -579,12 +579,13 @@ static void run_call(struct run *run, const clmoe_tuning *way, unsigned char *by
         memcpy((char *)&run->args + calls->workspace_at, &workspace, sizeof workspace);
         status = calls->enqueue(plan, run->queue, &run->args);
     }
-    if (status == CLMOE_SUCCESS) {
+    if (status == CLMOE_SUCCESS)
         status = collect(run, bytes, &hash, &wrong);
-        ++run->row->num_calls;
-    }
+    run->row->num_calls += status != CLMOE_UNSUPPORTED;
     if (status == CLMOE_UNSUPPORTED && !is_default) {
         ++run->row->num_refused;
+    } else if (status == CLMOE_OUT_OF_MEMORY) {
+        run->status = status; /* says nothing about the device */
     } else if (status != CLMOE_SUCCESS) {
         clmoe_context_error(run->context, text, sizeof text);
         count_wrong(run, way, text);
@@ -642,6 +643,7 @@ clmoe_status clmoe_context_selftest(clmoe_context *context, clmoe_selftest_repor
     if (status != CLMOE_SUCCESS)
         return status;
     report->hash = empty_hash;
+    const uint64_t errors_before = clmoe_num_errors(context);
     for (size_t i = 0; i < sizeof cases / sizeof *cases && status == CLMOE_SUCCESS; ++i) {
         if (i == 0 || cases[i].op != cases[i - 1].op) {
             run.row = &report->rows[report->num_rows++];
@@ -664,6 +666,6 @@ clmoe_status clmoe_context_selftest(clmoe_context *context, clmoe_selftest_repor
     if (status == CLMOE_SUCCESS && report->num_wrong != 0)
         return clmoe_fail(context, CLMOE_WRONG_RESULT, "clmoe_context_selftest: %s", report->first_wrong);
     if (status == CLMOE_SUCCESS)
-        clmoe_forget_error(context); /* of ways that were refused */
+        clmoe_forget_error(context, errors_before + report->num_refused);
     return status;
 }

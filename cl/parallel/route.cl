@@ -51,7 +51,8 @@ static inline float route_sum(SCRATCH const u32 *items, u32 n, float divisor) {
     return route_add_lanes(lanes);
 }
 
-/* Key of expert e, which is this work-item's own. Behind the last expert it means nothing, and is read where no other work-item writes. */
+/* Key of expert e, which is this work-item's own. Behind the last expert it means nothing, may
+ * never have been written, and is read where no other work-item writes. */
 static inline i32 route_own_key(struct route_params p, struct route_team t, u32 e, u32 lane) {
     return *(e < p.num_experts ? &t.keys[e] : &t.best[lane]);
 }

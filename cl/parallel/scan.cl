@@ -35,7 +35,7 @@ static inline ITEM scan_sum(global const ITEM *items, u32 first, u32 last, local
 
 /* scan_sums
  * in    input [n]
- * out   sums [num_chunks]
+ * out   sums [num_chunks - 1], or [1]
  * sync  all work-items of a group reach every barrier
  */
 kernel __attribute__((reqd_work_group_size(W, 1, 1))) void scan_sums(struct scan_params p, global const ITEM *input, global ITEM *sums,
@@ -48,7 +48,7 @@ kernel __attribute__((reqd_work_group_size(W, 1, 1))) void scan_sums(struct scan
 }
 
 /* scan_place
- * in    input [n], sums [num_chunks]
+ * in    input [n], sums [num_chunks - 1]
  * out   output [n]; may be the input: each item is read by the work-item that writes it
  * sync  all work-items of a group reach every barrier
  */

@@ -19,7 +19,7 @@ kernel void NAME(scan_sums)(struct scan_params p, global const ITEM *input, glob
 }
 
 /* scan_place
- * in   input [n], sums [num_chunks]
+ * in   input [n], sums [num_chunks - 1]
  * out  output [n]; may be the input
  */
 kernel void NAME(scan_place)(struct scan_params p, global const ITEM *input, global ITEM *output, global const ITEM *sums) {

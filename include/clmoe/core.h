@@ -239,7 +239,7 @@ CLMOE_API void clmoe_plan_destroy(clmoe_plan *plan);
 
 typedef struct clmoe_selftest_row {
     char name[16];        /* operator: "align" */
-    uint32_t num_calls;   /* carried out */
+    uint32_t num_calls;   /* carried out, or failed */
     uint32_t num_wrong;   /* of these: a wrong bit, a touched input or neighbour, a failing OpenCL call */
     uint32_t num_refused; /* ways that this device was asked for and cannot do: no fault */
     double ms;            /* compiling included */
@@ -256,7 +256,7 @@ typedef struct clmoe_selftest_report {
 } clmoe_selftest_report;
 
 /* Uses a queue of its own, and waits for it. report may be NULL.
- * Err: CLMOE_WRONG_RESULT (the text is first_wrong), CLMOE_OUT_OF_MEMORY, OpenCL's codes if not even a queue could be made. */
+ * Err: CLMOE_WRONG_RESULT (the text is first_wrong), CLMOE_OUT_OF_MEMORY, OpenCL's codes if there was no queue or no buffer for inputs. */
 CLMOE_API clmoe_status clmoe_context_selftest(clmoe_context *context, clmoe_selftest_report *report);
 
 #ifdef __cplusplus

@@ -121,6 +121,7 @@ static void print_json(const tested *all, size_t count) {
 /* In the class that was asked for, else in each that the device has. */
 static outcome test_device(const common_options *common, const char *selector, tested *all, size_t *count) {
     common_options options = *common;
+    outcome worst = OUTCOME_DONE;
     options.device = selector;
     for (uint32_t kernel_class = CLMOE_CLASS_SERIAL; kernel_class <= CLMOE_CLASS_PARALLEL; kernel_class++) {
         session work;
@@ -132,29 +133,28 @@ static outcome test_device(const common_options *common, const char *selector, t
         }
         clmoe_context_describe(work.context, &t->info);
         t->status = clmoe_context_selftest(work.context, &t->report);
-        if (t->status != CLMOE_SUCCESS && t->status != CLMOE_WRONG_RESULT) {
-            result = session_failure(&work, t->status);
+        if (t->status == CLMOE_SUCCESS || t->status == CLMOE_WRONG_RESULT) {
+            ++*count;
+        } else {
+            worst = session_failure(&work, t->status);
         }
         session_close(&work);
-        if (result != OUTCOME_DONE) {
-            return result;
-        }
-        ++*count;
         if (common->kernel_class != CLMOE_CLASS_AUTO || t->info.backend == CLMOE_BACKEND_NATIVE) {
             break;
         }
     }
-    return OUTCOME_DONE;
+    return worst;
 }
 
 static outcome test_devices(const common_options *common, bool tests_all, tested **all, size_t *count) {
-    size_t num_infos = 0;
+    size_t num_infos = 0, capacity = 0;
     clmoe_device_info *infos = NULL;
     outcome worst = OUTCOME_DONE;
     if (tests_all) {
-        clmoe_devices_list(NULL, 0, &num_infos);
-        infos = calloc(num_infos, sizeof *infos);
-        clmoe_devices_list(infos, infos ? num_infos : 0, &num_infos);
+        clmoe_devices_list(NULL, 0, &capacity);
+        infos = calloc(capacity, sizeof *infos);
+        clmoe_devices_list(infos, infos ? capacity : 0, &num_infos);
+        num_infos = num_infos < capacity ? num_infos : capacity;
     }
     *all = calloc(2 * (num_infos + 1), sizeof **all);
     if (!*all || (tests_all && !infos)) {

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum { MAX_THREADS = 256 };
-enum { WAIT_TURNS = 2000 }; /* about 20 us: as long as groups of a short call, and never longer, for others may need the core */
+enum { WAIT_TURNS = 2000 }; /* 20 to 100 us on x86: as long as groups of a short call, and no longer, for others may need the core */
 
 struct native_device {
     pthreadpool_t pool; /* NULL: everything on the calling thread */
@@ -107,6 +107,8 @@ struct call {
 static void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
 #endif
 }
 

@@ -166,7 +166,7 @@ static void store_cached(clmoe_context *context, const struct clmoe_cl *cl, cl_p
                          struct clmoe_prepare_result *result) {
     enum { MAX_DEVICES = 64 };
     cl_uint num_devices = 0;
-    cl_device_id devices[MAX_DEVICES];
+    cl_device_id devices[MAX_DEVICES] = {NULL};
     size_t sizes[MAX_DEVICES] = {0};
     unsigned char *binaries[MAX_DEVICES] = {NULL};
     cl_int error = cl->clGetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof num_devices, &num_devices, NULL);

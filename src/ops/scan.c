@@ -38,10 +38,11 @@ static clmoe_status describe(const clmoe_plan *base, size_t num_items, clmoe_pla
         return clmoe_fail(base->context, CLMOE_UNSUPPORTED, "%s: num_items: %zu: %s", function, num_items, refusal);
     const uint32_t num_sums = num_sums_of(&path);
     const uint64_t bytes = (uint64_t)num_items * plan->item_bytes, sums = (uint64_t)num_sums * plan->item_bytes;
+    const uint64_t sums_read = (uint64_t)path.num_chunks * (path.num_chunks - 1) / 2 * plan->item_bytes; /* each chunk those before it */
     const uint64_t summed = (uint64_t)share_begin((uint32_t)num_items, path.num_chunks, num_sums) * plan->item_bytes;
     info->num_launches = path.num_launches;
     info->num_groups = path.num_chunks;
-    info->bytes_read = path.num_launches == 1 ? bytes : bytes + summed + sums * path.num_chunks / 2;
+    info->bytes_read = path.num_launches == 1 ? bytes : bytes + summed + sums_read;
     info->bytes_written = path.num_launches == 1 ? bytes : bytes + sums;
     info->local_bytes = info->kernel_class == CLMOE_CLASS_PARALLEL ? (uint64_t)plan->item_bytes * base->group_size : 0;
     return CLMOE_SUCCESS;
