@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Compiles the kernels of the parallel class for the GPUs of three vendors and as SPIR-V, without any GPU, and holds the compilers' reports
 # against isa_budget.csv. Fails on a compile error; spills or scratch memory that isa_allowed.csv gives no reason for; local memory over
-# 32 KiB; a register more, or a wave less, than the budget; a kernel without a line, a line without a kernel.
+# 32 KiB; a kernel without a line, a line without a kernel; and, with the compilers of isa_tools.txt, a register more, or a wave less, than
+# the budget.
 # Usage: isa.sh [--update] <everyday|all> <program print_programs> <directory of Intel's compiler> <scratch directory>
 #   everyday  of each operator and each set of switches one type (they take turns), in the size of groups that tuning prefers; of
 #             route_align, which is made of two others, only the largest set
@@ -137,13 +138,13 @@ compile() {
     read -r program compiler target <<<"$1"
     kept=$scratch/kept/$(cat "$scratch/programs/$program.cl" "$scratch/tools" - <<<"$compiler $target" | sha256sum | cut -d' ' -f1)
     if [ ! -e "$kept" ]; then
-        work=$(mktemp -d "$scratch/work/XXXXXX") || return
+        work=$(mktemp -d "$scratch/work/XXXXXX") || return 1
         if "$compiler" "$scratch/programs/$program.cl" "$target" >"$work/lines" 2>"$work/errors"; then
             mv "$work/lines" "$kept"
         else
             cat "$work/errors" "$work/lines" >"$scratch/logs/$program.$target"
             rm -r "$work"
-            return
+            return 0
         fi
         rm -r "$work"
     fi
@@ -153,11 +154,25 @@ export -f compile opencl nvidia amd intel spirv
 { declare -f opencl nvidia amd intel spirv && clang-19 --version && clang-14 --version && ls -l --time-style=full-iso "$intel"/usr/lib/*/*.so* &&
     { [ -z "$ptxas" ] || "$ptxas" --version; }; } >"$scratch/tools" || exit 1
 
+# The versions that the budget is of: others count registers otherwise.
+{
+    clang-19 --version | head -n 1
+    echo "libigc $(cat "$intel"/usr/lib/*/libigc.so.1 | sha256sum | cut -c1-16)"
+    [ -z "$ptxas" ] || "$ptxas" --version | grep release
+} >"$scratch/versions"
+has_budget=1
+if [ -n "$update" ]; then
+    cp "$scratch/versions" "$here/isa_tools.txt"
+elif grep -vxFf "$here/isa_tools.txt" "$scratch/versions"; then
+    has_budget=
+    echo "note: the budget is of other versions than these: no more than spills, scratch and local memory is checked"
+fi
+
 printf '%s\n' "nvidia sm_80" "nvidia sm_90" "amd gfx90a" "amd gfx942" "amd gfx1100" "intel skl" "intel tgllp" "intel acm-g10" "intel pvc" \
     "spirv spirv" >"$scratch/targets"
 while read -r program; do
     sed "s/^/$program /" "$scratch/targets"
-done <"$scratch/chosen" | tr '\n' '\0' | xargs -0 -n 1 -P 2 bash -c 'compile "$1"' bash
+done <"$scratch/chosen" | tr '\n' '\0' | xargs -0 -n 1 -P 2 bash -c 'compile "$1"' bash || fail "not every compiler was run"
 for log in "$scratch"/logs/*; do
     [ -e "$log" ] && fail "$(basename "$log") does not compile:" && head -n 20 "$log" | sed 's/^/        /'
 done
@@ -171,7 +186,7 @@ if [ -n "$update" ]; then
     [ "$extent" = all ] && [ -n "$ptxas" ] && [ "$failed" -eq 0 ] || { echo "--update needs all, ptxas, and no failure" && exit 1; }
     { echo "$header" && cat "$scratch/found.csv"; } >"$budget" || exit 1
 fi
-awk -F, -v extent="$extent" -v has_ptxas="$ptxas" '
+awk -F, -v extent="$extent" -v has_ptxas="$ptxas" -v has_budget="$has_budget" '
     function over(what, number, limit) { if (number > limit + 0) print name ": " number " " what ", " limit + 0 " in the budget" }
     function allow(what, number, limit, line) {
         if (number == 0) return
@@ -196,6 +211,7 @@ awk -F, -v extent="$extent" -v has_ptxas="$ptxas" '
         allow("bytes of scratch memory", $7, allowed_scratch[line], line)
         if ($8 > 32768) print name ": " $8 " bytes of local memory, a device has 32768 for sure"
         if (!(key in lines)) { print "isa_budget.csv has no line for " name; next }
+        if (has_budget == "") next
         over("registers", $4, registers[key])
         over("scalar registers", $5, scalars[key])
         over("registers spilled", $6, spills[key])

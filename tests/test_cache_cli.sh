@@ -59,7 +59,6 @@ is_hit() { is_right && grep -q "program from cache" err; }
 
 run CLMOE_DEVICE=native
 mv out native
-ls -A / >root-before
 ls -A >here-before
 
 # ---- Nowhere
@@ -75,7 +74,6 @@ for place in HOME=/dev/null HOME=/proc/nope XDG_CACHE_HOME=/proc/nope CLMOE_CACH
     run "$place"
     check "${place:0:60}: one warning" has_one_warning
 done
-check "nothing was created under /" eval 'ls -A / | diff - root-before'
 
 # ---- A place
 run XDG_CACHE_HOME="$PWD/xdg" HOME="$PWD/home"

@@ -540,7 +540,7 @@ static void test_automatic_choice(void **state) {
     (void)state;
     static const char *const names[] = {"clGetPlatformIDs", "clGetPlatformInfo", "clGetDeviceIDs", "clGetDeviceInfo"};
     for (unsigned i = 0; i < sizeof names / sizeof *names; ++i)
-        for (unsigned number = 1; number <= 40; ++number) {
+        for (unsigned number = 1, num_failed = 1; num_failed != 0; ++number) {
             clmoe_context *context = NULL;
             clmoe_device_info info;
             reset();
@@ -554,6 +554,8 @@ static void test_automatic_choice(void **state) {
             assert_int_equal(info.backend, CLMOE_BACKEND_NATIVE);
             clmoe_context_destroy(context);
             assert_int_equal(fault_host_blocks(), 0);
+            num_failed = fault_layer_num_failed();
+            assert_true(num_failed != 0 || number > 2); /* each is called twice at least */
         }
 }
 
@@ -678,7 +680,7 @@ static void test_again_and_again(void **state) {
             after_ten = resident_pages();
     }
     const unsigned long after_all = resident_pages();
-    if (after_all > after_ten + after_ten / 10)
+    if (after_all > after_ten + after_ten / 10 + 1024) /* 4 MiB: an arena of malloc */
         fail_msg("%lu pages of memory after 10 rounds, %lu after 50", after_ten, after_all);
 }
 

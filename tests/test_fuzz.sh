@@ -15,7 +15,7 @@ if [[ $mode == build ]]; then
 fi
 
 target=$4 number=$5
-found=$build/found-$target # what a long run adds
+found=$build/found-$mode-$target # what a long run adds
 corpus=$source/tests/corpus
 rm -rf "$found"
 mkdir -p "$found"
