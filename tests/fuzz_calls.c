@@ -92,7 +92,8 @@ typedef struct call {
     view views[MAX_VIEWS];
     unsigned num_views;
     bool must_refuse;
-    bool is_in_place; /* scan: output is the input's view */
+    bool may_be_in_place; /* scan: the output may be the input's view */
+    bool is_in_place;     /* and here it is */
     uint64_t random;
 } call;
 
@@ -196,7 +197,7 @@ static void break_something(call *c, cl_command_queue *queue, cl_event **event) 
         field->mem = (cl_mem)(void *)&nothing;
         c->must_refuse = true;
     } else if (how == 9 && v != other && other->is_here && (v->is_output || other->is_output) && v->bytes > 0 && other->bytes > 0 &&
-               !v->is_scratch && !c->is_in_place) {
+               !v->is_scratch && !(c->may_be_in_place && !other->is_scratch)) {
         field->host = other->field->host; /* both begin at the same byte */
         field->offset_bytes = other->field->offset_bytes;
         c->must_refuse = true;
@@ -368,7 +369,7 @@ static void fuzz_scan(fuzz_input *in, clmoe_context *context) {
     const clmoe_scan_desc desc = {draw(in, 3000), (clmoe_type)draw_choice(in, 4), (clmoe_scan_kind)draw_choice(in, 2), draw_tuning(in)};
     const bool has_type = desc.type == CLMOE_TYPE_U32 || desc.type == CLMOE_TYPE_I32 || desc.type == CLMOE_TYPE_U64;
     const bool is_legal = desc.max_items <= INT32_MAX && has_type && (uint32_t)desc.kind <= 1 && is_legal_tuning(&desc.tuning, 3);
-    call c = {.in = in, .enqueue = enqueue_scan};
+    call c = {.in = in, .enqueue = enqueue_scan, .may_be_in_place = true};
     if (!created(context, clmoe_scan_plan_create(context, &desc, &c.plan), c.plan, is_legal, desc.max_items))
         return;
     clmoe_scan_args args = {.num_items = draw_count(in, desc.max_items, &c.must_refuse)};
