@@ -299,7 +299,7 @@ kernel __attribute__((reqd_work_group_size(W, 1, 1))) void align_place(struct al
 }
 
 /* Count and place by the only group. sync: all work-items of the group. */
-static inline void align_all(struct align_params p, struct align_outputs out, ALIGN_INPUTS, SCRATCH u32 *memory) {
+static inline FLAT void align_all(struct align_params p, struct align_outputs out, ALIGN_INPUTS, SCRATCH u32 *memory) {
     const struct align_local l = align_slice_local(p, memory);
     const u32 lid = (u32)get_local_id(0);
     topk_ids += p.topk_ids_at;

@@ -19,8 +19,17 @@
  * it. */
 #ifdef __clang__
 #define SCALAR_LOOP _Pragma("clang loop vectorize(disable)")
+#define ROLLED_LOOP _Pragma("clang loop unroll(disable)") /* a loop that is there to keep code small */
 #else
 #define SCALAR_LOOP
+#define ROLLED_LOOP
+#endif
+
+/* A function that takes structures, which would go through memory if it were called. */
+#ifdef __GNUC__
+#define FLAT __attribute__((always_inline))
+#else
+#define FLAT
 #endif
 
 /* sync  none inside */

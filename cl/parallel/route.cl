@@ -37,18 +37,39 @@ static inline struct route_team route_slice_team(struct route_params p, SCRATCH 
     return t;
 }
 
-/* Sum of n numbers, each divided by `divisor` before, by each work-item on its own. */
+/* Sum of the numbers lane, lane + ROUTE_LANES, ... of n, each divided by `divisor` before. */
+static inline float route_sum_lane(SCRATCH const u32 *items, u32 n, u32 lane, float divisor) {
+    float sum = 0;
+    for (u32 i = lane; i < n; i += ROUTE_LANES) {
+        const float item = route_number(items[i]);
+        sum += divisor == 1.0f ? item : route_divide(item, divisor);
+    }
+    return sum;
+}
+
+/* Sum of n numbers, each divided by `divisor` before, by each work-item on its own: the sums of lanes are added as route_add_lanes() does,
+ * but one after the other, without an array, which GPUs would keep in memory. */
 static inline float route_sum(SCRATCH const u32 *items, u32 n, float divisor) {
-    float lanes[ROUTE_LANES];
-    for (u32 lane = 0; lane < ROUTE_LANES; ++lane)
-        lanes[lane] = 0;
-    for (u32 base = 0; base < n; base += ROUTE_LANES)
-        for (u32 lane = 0; lane < ROUTE_LANES; ++lane) {
-            const u32 i = base + lane;
-            const float item = route_number(items[i < n ? i : 0]);
-            lanes[lane] += i < n ? (divisor == 1.0f ? item : route_divide(item, divisor)) : 0.0f;
+    float of_all = 0;
+    ROLLED_LOOP
+    for (u32 lane = 0; lane < 2; ++lane) {
+        float of_16 = 0;
+        ROLLED_LOOP
+        for (u32 lane_2 = lane; lane_2 < 4; lane_2 += 2) {
+            float of_8 = 0;
+            ROLLED_LOOP
+            for (u32 lane_4 = lane_2; lane_4 < 8; lane_4 += 4) {
+                float of_4 = 0;
+                ROLLED_LOOP
+                for (u32 lane_8 = lane_4; lane_8 < 16; lane_8 += 8)
+                    of_4 += route_sum_lane(items, n, lane_8, divisor) + route_sum_lane(items, n, lane_8 + 16, divisor);
+                of_8 += of_4;
+            }
+            of_16 += of_8;
         }
-    return route_add_lanes(lanes);
+        of_all += of_16;
+    }
+    return of_all;
 }
 
 /* Key of expert e, which is this work-item's own. Behind the last expert it means nothing, may
@@ -69,8 +90,8 @@ static inline i32 route_largest(SCRATCH const i32 *keys, u32 n) {
 #ifdef ROUTE_SCORES
 /* Keys of the logits -> keys of scores and bias, unless the logits' decide. What a softmax over all experts needs: *max and *sum.
  * sync: none before; each work-item's own keys are complete on return, and best may be overwritten. */
-static inline void route_score_experts(struct route_params p, global const float *bias, u32 lane, struct route_team t, float *max,
-                                       float *sum) {
+static inline FLAT void route_score_experts(struct route_params p, global const float *bias, u32 lane, struct route_team t, float *max,
+                                            float *sum) {
     const bool needs_sum = (p.has & ROUTE_NEEDS_SUM) != 0, has_bias = (p.has & ROUTE_HAS_BIAS) != 0;
     i32 largest = ROUTE_KEY_DROPPED;
     for (u32 base = 0; base < p.num_experts; base += p.team_size) {
@@ -189,7 +210,7 @@ static inline void route_list_candidates(struct route_params p, struct route_tea
 }
 
 /* The K best candidates -> chosen, with the keys of their logits. sync: none before, complete on return. */
-static inline void route_choose(struct route_params p, global const LOGIT *logits, struct route_team t, u32 lane) {
+static inline void route_choose(struct route_params p, global const LOGIT *logits, bool has_row, struct route_team t, u32 lane) {
     const u32 n = (u32)t.state[0];
     for (u32 base = 0; base < n; base += p.team_size) {
         const u32 i = base + lane;
@@ -203,22 +224,27 @@ static inline void route_choose(struct route_params p, global const LOGIT *logit
             }
             if (better < p.top_k) {
                 t.chosen[better] = e;
-                t.chosen_keys[better] = route_key(logit_bits(logits[e]));
+                if (has_row)
+                    t.chosen_keys[better] = route_key(logit_bits(logits[e]));
+                else
+                    t.chosen_keys[better] = 0;
             }
         }
     }
     GROUP_FENCE();
 }
 
-/* One row; teams beyond the last row go along without writing results. sync: all work-items of the group. No barrier depends on what is
- * known at run time only: PoCL doubles all code behind such a barrier. */
-static inline void route_row(struct route_params p, ROUTE_BUFFERS, u32 row, bool has_row, u32 lane, struct route_team t) {
+/* One row; teams beyond the last row go along, with made-up logits and without results. sync: all work-items of the group. */
+static inline FLAT void route_row(struct route_params p, ROUTE_BUFFERS, u32 row, u32 lane, struct route_team t) {
+    const bool has_row = row < p.num_tokens;
     float max = 0, sum = 1;
     logits += (u64)row * p.row_stride;
     for (u32 base = 0; base < p.num_experts; base += p.team_size) {
         const u32 e = base + lane;
-        if (e < p.num_experts)
+        if (e < p.num_experts && has_row)
             t.keys[e] = route_key(logit_bits(logits[e]));
+        else if (e < p.num_experts)
+            t.keys[e] = 0;
     }
 #ifdef ROUTE_SCORES
     route_score_experts(p, bias, lane, t, &max, &sum);
@@ -228,7 +254,7 @@ static inline void route_row(struct route_params p, ROUTE_BUFFERS, u32 row, bool
 #endif
     route_find_bound(p, t, lane);
     route_list_candidates(p, t, lane);
-    route_choose(p, logits, t, lane);
+    route_choose(p, logits, has_row, t, lane);
 
     const float max_chosen = route_value(p, route_bits_of_key(route_largest(t.chosen_keys, p.top_k)));
     max = (p.has & ROUTE_NEEDS_SUM) ? max : max_chosen;
@@ -255,16 +281,16 @@ static inline void route_row(struct route_params p, ROUTE_BUFFERS, u32 row, bool
 }
 
 /* This group's share of the rows. */
-static inline void route_share(struct route_params p, ROUTE_BUFFERS, SCRATCH u32 *memory) {
+static inline FLAT void route_share(struct route_params p, ROUTE_BUFFERS, SCRATCH u32 *memory) {
     const u32 team = (u32)get_local_id(0) / p.team_size, lane = (u32)get_local_id(0) % p.team_size, num_teams = W / p.team_size;
     const u32 num_groups = (u32)get_num_groups(0), num_tiles = ceil_div(p.num_tokens, num_teams);
     const struct route_team t = route_slice_team(p, memory, team);
-    for (u32 tile = (u32)get_group_id(0); tile < num_tiles; tile += num_groups) {
-        const u32 row = tile * num_teams + team;
-        const bool has_row = row < p.num_tokens;
+    u32 tile = (u32)get_group_id(0);
+    do { /* once at least: PoCL compiles twice what comes behind barriers that may be left out */
         route_row(p, logits + p.logits_at, bias + p.bias_at, expert_scale + p.expert_scale_at, ids + p.topk_ids_at,
-                  weights + p.topk_weights_at, has_row ? row : p.num_tokens - 1, has_row, lane, t);
-    }
+                  weights + p.topk_weights_at, tile * num_teams + team, lane, t);
+        tile += num_groups;
+    } while (tile < num_tiles);
 }
 
 /* route_rows - ids and weights of my rows.
