@@ -8,10 +8,9 @@ function(clmoe_add_cell name pair labels)
 endfunction()
 set(layer "OPENCL_LAYERS=$<TARGET_FILE:clmoe_fault_layer>")
 
-# Groups of odd sizes, and of one work-item.
+# Groups of one work-item, of few, and of an odd number.
 clmoe_add_cell(group-1 pocl-parallel matrix "POCL_MAX_WORK_GROUP_SIZE=1")
-clmoe_add_cell(group-96 pocl-parallel matrix "POCL_MAX_WORK_GROUP_SIZE=96")
-foreach(size IN ITEMS 2 16 64 256)
+foreach(size IN ITEMS 2 16 64 96 256)
   clmoe_add_cell(group-${size} pocl-parallel "matrix;deep" "POCL_MAX_WORK_GROUP_SIZE=${size}")
 endforeach()
 # Less local memory, and kernels that the driver lets run in small groups only.

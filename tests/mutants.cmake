@@ -98,3 +98,6 @@ clmoe_add_mutant(changed_input native test_selftest cl/serial/scan.cl
 clmoe_add_mutant(lost_item_of_chunk rusticl-serial test_selftest cl/serial/sort.cl
   "share_begin(p.num_items, p.num_chunks, chunk + 1), p.shift,\n     (p.has"
   "share_begin(p.num_items, p.num_chunks, chunk + 1) - (chunk == 5), p.shift,\n     (p.has")
+foreach(mutant IN ITEMS unstable_rank_in_selftest.rusticl-parallel rough_quotient_in_selftest.pocl-serial lost_item_of_chunk.rusticl-serial)
+  set_property(TEST mutant.${mutant} APPEND PROPERTY LABELS deep) # each compiles all that the self-test runs
+endforeach()
