@@ -258,6 +258,7 @@ kernel __attribute__((reqd_work_group_size(W, 1, 1))) void align_offsets(struct 
 kernel __attribute__((reqd_work_group_size(W, 1, 1))) void align_place(struct align_params p, ALIGN_INPUTS, ALIGN_OUTPUTS,
                                                                        global const u32 *table, SCRATCH u32 *memory) {
     const struct align_outputs out = ALIGN_OUTPUTS_AT(p);
+    p.num_buckets = positive(p.num_buckets);
     const struct align_local l = align_slice_local(p, memory);
     const u32 lid = (u32)get_local_id(0), group = (u32)get_group_id(0), num_columns = p.num_buckets + ALIGN_EXTRA_COLUMNS;
     table += p.table_at;
@@ -300,6 +301,7 @@ kernel __attribute__((reqd_work_group_size(W, 1, 1))) void align_place(struct al
 
 /* Count and place by the only group. sync: all work-items of the group. */
 static inline FLAT void align_all(struct align_params p, struct align_outputs out, ALIGN_INPUTS, SCRATCH u32 *memory) {
+    p.num_buckets = positive(p.num_buckets);
     const struct align_local l = align_slice_local(p, memory);
     const u32 lid = (u32)get_local_id(0);
     topk_ids += p.topk_ids_at;

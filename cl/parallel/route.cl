@@ -285,6 +285,8 @@ static inline FLAT void route_share(struct route_params p, ROUTE_BUFFERS, SCRATC
     const u32 team = (u32)get_local_id(0) / p.team_size, lane = (u32)get_local_id(0) % p.team_size, num_teams = W / p.team_size;
     const u32 num_groups = (u32)get_num_groups(0), num_tiles = ceil_div(p.num_tokens, num_teams);
     const struct route_team t = route_slice_team(p, memory, team);
+    p.num_experts = positive(p.num_experts);
+    p.top_k = positive(p.top_k);
     u32 tile = (u32)get_group_id(0);
     do { /* once at least: PoCL compiles twice what comes behind barriers that may be left out */
         route_row(p, logits + p.logits_at, bias + p.bias_at, expert_scale + p.expert_scale_at, ids + p.topk_ids_at,
