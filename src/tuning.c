@@ -6,8 +6,8 @@
 #include <string.h>
 
 /* Pairs up to which one group does everything. Parallel: a launch costs more than the lost width up to here (opencl launch floors of 5 to
- * 20 us). Serial: below it, handing work to a second thread costs more than it saves (measured with bench_align on two
- * cores: between even and 0.7 of the time at 131,072 pairs, 0.7 at 1,048,576). */
+ * 20 us). Serial: below it, handing work to a second thread costs more than it saves (measured on two cores: between even and 0.7 of the
+ * time at 131,072 pairs, 0.7 at 1,048,576). */
 enum { PARALLEL_ONE_PAIRS = 2048, SERIAL_ONE_PAIRS = 65536 };
 /* Rows up to which one parallel group also writes all of the padding. */
 enum { PARALLEL_ONE_ROWS = 1 << 20 };
