@@ -1,7 +1,12 @@
 #include "clmoe/core.h"
+#include "opencl/sources.h"
 
 const char *clmoe_version(void) {
     return CLMOE_VERSION_TEXT;
+}
+
+const char *clmoe_kernels_hash(void) {
+    return clmoe_sources_hash;
 }
 
 #define NAME_OF(code)                                                                                                                      \

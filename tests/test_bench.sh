@@ -2,6 +2,7 @@
 # `clmoe bench` and `clmoe compare`: what they write, and what they refuse. No time is judged.   test_bench.sh PROGRAM DATA_DIRECTORY
 # Golden files are in DATA_DIRECTORY/bench.
 set -u
+here=$(dirname "$(realpath "$0")")
 program=$(realpath "$1")
 data=$(realpath "$2")
 golden=$data/bench
@@ -10,49 +11,11 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 unset CLMOE_CACHE_DIR XDG_CACHE_HOME NO_COLOR
 export CLMOE_DEVICE=native HOME="$work" LC_ALL=C
-passed=0
-failed=0
-
-# check NAME COMMAND...: passes if the command succeeds.
-check() {
-    local name=$1
-    shift
-    if "$@"; then
-        echo "ok      $name"
-        passed=$((passed + 1))
-    else
-        echo "FAILED  $name"
-        sed 's/^/        out: /' out 2>/dev/null | tail -12
-        sed 's/^/        err: /' err 2>/dev/null | head -5
-        failed=$((failed + 1))
-    fi
-}
-
-# run ARGUMENTS...: the program, with its output in out and err and its exit code in code.
-run() {
-    "$program" "$@" >out 2>err
-    code=$?
-}
-
-# accepts NAME CODE PATTERN ARGUMENTS...: that exit code, nothing on stderr, and a line of stdout that matches.
-accepts() {
-    local name=$1 expected=$2 pattern=$3
-    shift 3
-    run "$@"
-    check "$name" eval '[ $code -eq $expected ] && [ ! -s err ] && grep -Eq -e "$pattern" out'
-}
-
-# refuses NAME PATTERN ARGUMENTS...: exit code 2, nothing on stdout, and exactly one line on stderr, which matches.
-refuses() {
-    local name=$1 pattern=$2
-    shift 2
-    run "$@"
-    check "$name" eval '[ $code -eq 2 ] && [ ! -s out ] && [ "$(wc -l <err)" -eq 1 ] && grep -Eq -e "$pattern" err'
-}
+. "$here/cli.sh"
 
 # ---- Workloads
 for command in bench compare; do
-    accepts "$command --help" 0 "^usage: clmoe $command" $command --help
+    accepts "$command --help" "^usage: clmoe $command" $command --help
     check "$command --help: each option once" eval '[ -z "$(grep -oE "^  --?[a-z-]+" out | sort | uniq -d)" ]'
 done
 run bench --list
@@ -60,19 +23,19 @@ cut -d' ' -f1 out | sort | uniq -c | awk '{ print $2, $1 }' >groups
 check "--list: how many workloads each group has" eval 'grep -v "^route " groups | diff "$golden/groups.txt" -'
 check "--list: three for each published router" eval '[ $(($(sed -n "s/^route //p" groups) % 3)) -eq 0 ] && grep -q "^route .* route deepseek-v3 T4096$" out' 
 run bench --list --quick
-check "--list --quick: every group of operators" eval 'for g in decode prefill models route histogram scan sort gather; do grep -q "^$g " out || exit 1; done'
-accepts "--filter: any of several, case ignored" 0 "^vllm +- +align vllm T4096 E512 K8 EP8 B256$" bench --list --filter "SGLang T16 E8 K2,t4096 e512 k8"
+check "--list --quick: every group of operators" eval 'for g in decode prefill models route route_align histogram scan sort gather; do grep -q "^$g " out || exit 1; done'
+accepts "--filter: any of several, case ignored" "^vllm +- +align vllm T4096 E512 K8 EP8 B256$" bench --list --filter "SGLang T16 E8 K2,t4096 e512 k8"
 check "--filter: nothing else but the baselines" eval '[ "$(wc -l <out)" -eq 6 ]'
-accepts "--filter targets" 0 "^targets +- +align target T131072 B64$" bench --list --filter targets
-refuses "--filter that matches nothing" "^clmoe bench: --filter frobnicate: no workload" bench --filter frobnicate
-refuses "a device that is not there" "no usable device 'nosuch'" bench --quick --device native --device nosuch
-refuses "targets on a chosen device" "the targets name their devices" bench --filter targets --device native
-refuses "a file that can't be written, before anything runs" "^clmoe bench: no/such.json: No such file" bench --quick --json no/such.json
-refuses "an operand" "unexpected argument 'x'" bench x
+accepts "--filter targets" "^targets +- +align target T131072 B64$" bench --list --filter targets
+refuses "--filter that matches nothing" 2 "^clmoe bench: --filter frobnicate: no workload" bench --filter frobnicate
+refuses "a device that is not there" 2 "no usable device 'nosuch'" bench --quick --device native --device nosuch
+refuses "targets on a chosen device" 2 "the targets name their devices" bench --filter targets --device native
+refuses "a file that can't be written, before anything runs" 2 "^clmoe bench: no/such.json: No such file" bench --quick --json no/such.json
+refuses "an operand" 2 "unexpected argument 'x'" bench x
 
 # ---- A run
 filter="gpt-oss decode,histogram of 256 random n=1e4,vllm T16 E64 K2 EP8,route deepseek-v3 T64"
-accepts "a run" 0 "^align gpt-oss decode T64 B16 .* padding factor 1\.88$" \
+accepts "a run" "^align gpt-oss decode T64 B16 .* padding factor 1\.88$" \
     bench --quick --filter "$filter" --data "$data" --json run.json --csv run.csv --svg run.svg
 check "every row is there, right, and has a hash" eval '[ "$(grep -Ec "^  (clmoe +native|plain C +host) .* exact +[0-9a-f]{16}$" out)" -ge 9 ]'
 check "the library gives plain C's hash" eval \
@@ -87,25 +50,27 @@ check "--csv: a line for each row" eval '[ "$(($(wc -l <run.csv) - 1))" -eq "$(g
 check "--csv: as many fields in each" eval '[ "$(sed "s/\"[^\"]*\"/x/g" run.csv | tr -cd ",\n" | sort -u | wc -l)" -eq 1 ]'
 check "route: the same ids as plain C's, and close weights" grep -Eq "^  clmoe +native .* (close|exact)  +[0-9a-f]{16}$" out
 check "--svg: bars, light and dark" eval 'grep -q "viewBox" run.svg && grep -q prefers-color-scheme run.svg && [ "$(grep -c "class=\"range\"" run.svg)" -eq 15 ]'
-accepts "no recorded routing: the rows say so" 0 "skipped: no recorded routing \(--data DIR\): nowhere/.*No such file" \
+accepts "no recorded routing: the rows say so" "skipped: no recorded routing \(--data DIR\): nowhere/.*No such file" \
     bench --quick --filter "gpt-oss decode" --data nowhere
-accepts "a class that the native device has not: the row says so" 0 "^  clmoe +native +skipped: .*serial class only" \
+accepts "a class that the native device has not: the row says so" "^  clmoe +native +skipped: .*serial class only" \
     bench --quick --filter "histogram of 256 random n=1e4" --class parallel
 mkdir no_vendors
-OCL_ICD_VENDORS=$work/no_vendors accepts "all devices, without an OpenCL driver" 0 "^  clmoe +native .* exact" \
+OCL_ICD_VENDORS=$work/no_vendors accepts "all devices, without an OpenCL driver" "^  clmoe +native .* exact" \
     bench --quick --filter "histogram of 256 random n=1e4" --device all
 
 # ---- Naive kernels, and turns on two devices
-accepts "PoCL: naive kernels are right" 0 "^  naive atomic +[^ ]+ .* unordered" \
-    bench --quick --filter "align mixtral T16 B64 power_law_1.2,histogram of 256 random n=1e4,route deepseek-v3 T64" --device native --device Portable --json two.json
+accepts "PoCL: naive kernels are right" "^  naive atomic +[^ ]+ .* unordered" \
+    bench --quick --filter "align mixtral T16 B64 power_law_1.2,histogram of 256 random n=1e4,route deepseek-v3 T64,route_align qwen3-235b-a22b T16" --device native --device Portable --json two.json
 check "PoCL: the router's bits are the native device's" eval \
     '[ "$(grep -A 4 "^route " out | grep "^  clmoe " | grep -oE "[0-9a-f]{16}$" | sort | uniq -c | grep -c "^ *2 ")" -eq 1 ]'
+check "PoCL: ids, weights and layout of both in one call are the native device's" eval \
+    '[ "$(grep -A 4 "^route_align " out | grep "^  clmoe " | grep -oE "(close|exact) +[0-9a-f]{16}$" | sort | uniq -c | grep -c "^ *2 ")" -eq 1 ]'
 check "PoCL: rows of both devices" eval '[ "$(grep -Ec "^  clmoe .* exact" out)" -eq 4 ] && [ "$(grep -Ec "^  naive .* exact" out)" -eq 2 ]'
-accepts "two devices compare with themselves" 0 "^B against A: equal" compare two.json two.json
+accepts "two devices compare with themselves" "^B against A: equal" compare two.json two.json
 
 # ---- compare
-accepts "a run compares with itself" 0 "^B against A: equal: 0 faster, 0 slower" compare run.json run.json
-accepts "the same run on stdin" 0 "^B against A: equal" compare run.json /dev/stdin <run.json
+accepts "a run compares with itself" "^B against A: equal: 0 faster, 0 slower" compare run.json run.json
+accepts "the same run on stdin" "^B against A: equal" compare run.json /dev/stdin <run.json
 cp "$golden"/*.json .
 run compare base.json other.json
 check "golden: ranked, not told apart, skipped, in one alone" eval '[ $code -eq 0 ] && diff "$golden/compare.txt" out'
@@ -115,14 +80,14 @@ check "picture" diff "$golden/compare.svg" compare.svg
 run compare base.json other.json --json
 check "golden: --json" eval '[ $code -eq 0 ] && diff "$golden/compare_facts.txt" out'
 
-refuses "one file" "1 file; from 2 to 8" compare base.json
-refuses "no file" "0 files; from 2 to 8" compare
-refuses "a file that is not there" "^clmoe compare: missing.json: No such file" compare base.json missing.json
-refuses "a directory" "no_vendors: Is a directory" compare base.json no_vendors
+refuses "one file" 2 "1 file; from 2 to 8" compare base.json
+refuses "no file" 2 "0 files; from 2 to 8" compare
+refuses "a file that is not there" 2 "^clmoe compare: missing.json: No such file" compare base.json missing.json
+refuses "a directory" 2 "no_vendors: Is a directory" compare base.json no_vendors
 # broken NAME PATTERN TEXT
 broken() {
     printf "$3" >broken.json
-    refuses "broken: $1" "^clmoe compare: broken.json: .*$2" compare base.json broken.json
+    refuses "broken: $1" 2 "^clmoe compare: broken.json: .*$2" compare base.json broken.json
 }
 broken "empty" "line 1, column 1: the file ends" ''
 broken "half a file" "line 1, column 18: ',' or '}' was expected" '{"schema": "a b" '
@@ -155,5 +120,4 @@ broken "a sample that is no number" 'row 0: "wall_us" is no list' "$start$row"',
 broken "a time below 0" 'row 0: "wall_us" is no list' "$start$row"', "wall_us": [-1]}]}'
 broken "ok without a sample" 'row 0: status "ok" without a sample' "$start$row"', "wall_us": []}]}'
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+finish

@@ -4,6 +4,7 @@
 #   test_cache_cli.sh PROGRAM LIBRARY_DIRECTORY FAULT_LAYER DATA_DIRECTORY
 # For root nothing is read-only, so root runs the program as nobody.
 set -u
+. "$(dirname "$(realpath "$0")")/cli.sh"
 work=$(mktemp -d)
 trap 'chmod -R u+rwx "$work"; rm -rf "$work"' EXIT
 chmod 755 "$work"
@@ -20,21 +21,6 @@ if [[ $(id -u) == 0 ]]; then
 fi
 as_user() { "${user[@]}" "$@"; }
 as_user mkdir pocl
-passed=0 failed=0
-
-# check NAME COMMAND...: passes if the command succeeds.
-check() {
-    local name=$1
-    shift
-    if "$@"; then
-        echo "ok      $name"
-        passed=$((passed + 1))
-    else
-        echo "FAILED  $name"
-        sed 's/^/        err: /' err | head -5
-        failed=$((failed + 1))
-    fi
-}
 
 # run [VARIABLE=VALUE...] [-- ARGUMENT...]: one align on PoCL with these variables and none but what PoCL needs; gives code, err and out/.
 run() {
@@ -148,5 +134,4 @@ check "the next run builds" is_silent
 run XDG_CACHE_HOME="$PWD/xdg" -- -v
 check "and the one after that does not" is_hit
 
-echo "$passed passed, $failed failed"
-[[ $failed == 0 ]]
+finish

@@ -11,53 +11,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 unset CLMOE_CACHE_DIR XDG_CACHE_HOME NO_COLOR
 export CLMOE_DEVICE=native HOME="$work" LC_ALL=C
-passed=0
-failed=0
-
-# check NAME COMMAND...: passes if the command succeeds.
-check() {
-    local name=$1
-    shift
-    if "$@"; then
-        echo "ok      $name"
-        passed=$((passed + 1))
-    else
-        echo "FAILED  $name"
-        sed 's/^/        out: /' out 2>/dev/null | head -5
-        sed 's/^/        err: /' err 2>/dev/null | head -5
-        failed=$((failed + 1))
-    fi
-}
-
-# run ARGUMENTS...: the program, with its output in out and err and its exit code in code.
-run() {
-    "$program" "$@" >out 2>err
-    code=$?
-}
-
-# accepts NAME PATTERN ARGUMENTS...: exit code 0, nothing on stderr, and a line of stdout that matches.
-accepts() {
-    local name=$1 pattern=$2
-    shift 2
-    run "$@"
-    check "$name" eval '[ $code -eq 0 ] && [ ! -s err ] && grep -Eq -e "$pattern" out'
-}
-
-# silent NAME ARGUMENTS...: exit code 0, and nothing on stdout or stderr.
-silent() {
-    local name=$1
-    shift
-    run "$@"
-    check "$name" eval '[ $code -eq 0 ] && [ ! -s out ] && [ ! -s err ]'
-}
-
-# refuses NAME CODE PATTERN ARGUMENTS...: that exit code, nothing on stdout, and exactly one line on stderr, which matches.
-refuses() {
-    local name=$1 expected=$2 pattern=$3
-    shift 3
-    run "$@"
-    check "$name" eval '[ $code -eq $expected ] && [ ! -s out ] && [ "$(wc -l <err)" -eq 1 ] && grep -Eq -e "$pattern" err'
-}
+. "$here/cli.sh"
 
 # little BYTES VALUE...: integers, little endian, as escapes for printf.
 little() {
@@ -359,7 +313,7 @@ refuses "advise: an empty list" 2 "blocks '': not a whole number" advise ids.npy
 # ---- The self-test
 accepts "selftest: no wrong call" "^  all +[0-9]+ +0 " selftest
 hash=$(awk '$1 == "all" { print $6 }' out)
-check "selftest: what belongs into a report" grep -Eq "^clmoe [0-9.]+ on Linux" out
+check "selftest: what belongs into a report" grep -Eq "^clmoe [0-9.]+, kernels [0-9a-f]{16}, on Linux" out
 accepts "selftest --json: the same hash" "\"hash\": \"$hash\"" selftest --json
 check "selftest --json: one hash for a device" eval '[ "$(grep -c "\"hash\":" out)" -eq 1 ]'
 OCL_ICD_VENDORS=$work/no_vendors accepts "selftest --all-devices" "^  all .* $hash" selftest --all-devices
@@ -387,5 +341,4 @@ if "$program" devices --json | grep -q '"backend": "opencl"' && CLMOE_DEVICE=0 "
     check "a cache that can't be used: one warning" eval '[ $code -eq 0 ] && [ "$(wc -l <err)" -eq 1 ] && grep -q "warning: .*cache" err'
 fi
 
-echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ]
+finish

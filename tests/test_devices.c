@@ -132,6 +132,8 @@ static void test_options(void **state) {
     assert_string_equal(clmoe_status_name(CLMOE_UNSUPPORTED), "CLMOE_UNSUPPORTED");
     assert_string_equal(clmoe_status_name(12345), "unknown status");
     assert_string_equal(clmoe_version(), CLMOE_VERSION_TEXT);
+    assert_int_equal(strspn(clmoe_kernels_hash(), "0123456789abcdef"), 16);
+    assert_int_equal(strlen(clmoe_kernels_hash()), 16);
 }
 
 int main(void) {

@@ -40,6 +40,9 @@ extern "C" {
 /* CLMOE_VERSION_TEXT of the library that is running. */
 CLMOE_API const char *clmoe_version(void);
 
+/* 16 hexadecimal digits, the start of the SHA-256 of the kernels' sources in it: libraries that tell the same run the same kernels. */
+CLMOE_API const char *clmoe_kernels_hash(void);
+
 /* ---- Status ---------------------------------------------------------------------------------------------------------------------
  * 0 is success. An error of an OpenCL call is returned unchanged (-1 ... -1099). Ours start at -20001.
  * The text of an error, with the argument and the limit that it broke, is kept by the context: clmoe_context_error(). */

@@ -14,7 +14,7 @@
 
 #define BENCH_SCHEMA "clmoe bench"
 enum { BENCH_SCHEMA_VERSION = 1 };
-enum { BENCH_MAX_INPUTS = 3, BENCH_MAX_OUTPUTS = 3, BENCH_MAX_SETS = 256, BENCH_MAX_DEVICES = 16, BENCH_MAX_CASES = 4 * BENCH_MAX_DEVICES };
+enum { BENCH_MAX_INPUTS = 3, BENCH_MAX_OUTPUTS = 5, BENCH_MAX_SETS = 256, BENCH_MAX_DEVICES = 16, BENCH_MAX_CASES = 4 * BENCH_MAX_DEVICES };
 
 /* ---- Workloads ------------------------------------------------------------------------------------------------------------------ */
 
@@ -27,7 +27,8 @@ typedef enum bench_operator {
     BENCH_SORT_KEYS,
     BENCH_SORT_PAIRS,
     BENCH_GATHER,
-    BENCH_ROUTE
+    BENCH_ROUTE,
+    BENCH_ROUTE_ALIGN
 } bench_operator;
 
 /* What the data look like. BALANCED and POWER_LAW follow the recipe of NVIDIA's aiconfigurator, with its names. */
@@ -78,7 +79,7 @@ typedef struct bench_device {
     double copy_bytes_per_us[2]; /* by wall time, by event time */
 } bench_device;
 
-/* Memory of a device. Inputs on the host and the native device are the problem's own arrays. */
+/* Memory of a device (bench_device.c). Inputs on the host and the native device are the problem's own arrays. */
 clmoe_status bench_memory_create(bench_device *device, size_t bytes, clmoe_buffer *buffer);
 clmoe_status bench_memory_write(bench_device *device, clmoe_buffer buffer, const void *data, size_t bytes);
 clmoe_status bench_memory_read(bench_device *device, clmoe_buffer buffer, void *data, size_t bytes);
@@ -94,6 +95,8 @@ void bench_opencl_close(bench_opencl *opencl);
 cl_context bench_opencl_context(const bench_opencl *opencl);
 cl_command_queue bench_opencl_queue(const bench_opencl *opencl, bool has_clock);
 uint64_t bench_opencl_cache_bytes(const bench_opencl *opencl);
+void bench_opencl_text(const bench_opencl *opencl, cl_device_info what, char *text, size_t text_bytes); /* "" where it is not told */
+uint32_t bench_opencl_clock_mhz(const bench_opencl *opencl);
 
 clmoe_status bench_opencl_create(bench_opencl *opencl, size_t bytes, clmoe_buffer *buffer);
 clmoe_status bench_opencl_write(bench_opencl *opencl, clmoe_buffer buffer, const void *data, size_t bytes);
@@ -121,13 +124,14 @@ typedef struct bench_problem {
     uint32_t num_sets, num_inputs, num_outputs;
     size_t input_bytes[BENCH_MAX_INPUTS], output_bytes[BENCH_MAX_OUTPUTS];
     uint64_t bytes_read, bytes_written; /* what must move, at least */
-    uint32_t capacity;                  /* align: rows */
+    uint32_t capacity;                  /* align, route_align: rows */
+    uint32_t first_of_layout;           /* which of the outputs is sorted_token_ids; two more follow */
     void *inputs[BENCH_MAX_SETS][BENCH_MAX_INPUTS];
     void *expected[BENCH_MAX_OUTPUTS]; /* by plain C, of set `expected_set` */
     uint32_t expected_set;
     void *scratch; /* of plain C */
     uint64_t input_hash;
-    double padding_factor; /* align: rows in use per pair; else 0 */
+    double padding_factor; /* align, route_align: rows in use per pair; else 0 */
     char reason[256];      /* why it can't be posed here; "" if it can */
 } bench_problem;
 
@@ -135,6 +139,9 @@ typedef struct bench_problem {
 void bench_problem_open(bench_problem *problem, const bench_workload *work, const char *data_dir, uint64_t cache_bytes,
                         uint32_t num_copies);
 void bench_problem_close(bench_problem *problem);
+
+/* Fills all sets (bench_inputs.c). False with the problem's reason. */
+bool bench_fill_inputs(bench_problem *problem, const char *data_dir);
 
 /* Makes `expected` hold the outputs of that set. */
 void bench_problem_expect(bench_problem *problem, uint32_t set);
@@ -151,19 +158,19 @@ size_t bench_problem_items(const bench_problem *problem); /* as clmoe_plan_descr
 /* For results whose order inside an expert is open: puts each expert's rows in ascending order. */
 void bench_problem_order(const bench_problem *problem, void *const *outputs);
 
-/* Route: the same ids, and weights within 1e-5 relatively. */
+/* route, route_align: the same but for weights, which lie within 1e-5 relatively. */
 bool bench_problem_is_close(const bench_problem *problem, void *const *outputs);
 
 uint64_t bench_hash(uint64_t hash, const void *data, size_t bytes); /* start with 0 */
 
-/* ---- Rows ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- Rows (bench_rows.c) ------------------------------------------------------------------------------------------------------- */
 
 typedef enum bench_status { BENCH_OK, BENCH_SKIPPED, BENCH_FAILED } bench_status;
 typedef enum bench_correct {
     BENCH_UNCHECKED,
     BENCH_EXACT,
     BENCH_UNORDERED, /* right but for the order inside an expert, which is open */
-    BENCH_CLOSE,     /* route: the same ids, weights within 1e-5, for plain C has another exp */
+    BENCH_CLOSE,     /* route, route_align: weights within 1e-5, for plain C has another exp; all else is the same */
     BENCH_WRONG
 } bench_correct;
 

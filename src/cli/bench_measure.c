@@ -22,48 +22,7 @@ double bench_now_us(void) {
     return 1e6 * (double)now.tv_sec + 1e-3 * (double)now.tv_nsec;
 }
 
-/* ---- Memory of a device --------------------------------------------------------------------------------------------------------- */
-
-clmoe_status bench_memory_create(bench_device *device, size_t bytes, clmoe_buffer *buffer) {
-    memset(buffer, 0, sizeof *buffer);
-    if (bytes == 0) {
-        return CLMOE_SUCCESS;
-    }
-    if (device->opencl) {
-        return bench_opencl_create(device->opencl, bytes, buffer);
-    }
-    void *host = malloc(bytes);
-    *buffer = clmoe_buffer_of_host(host, host ? bytes : 0);
-    return host ? CLMOE_SUCCESS : CLMOE_OUT_OF_MEMORY;
-}
-
-clmoe_status bench_memory_write(bench_device *device, clmoe_buffer buffer, const void *data, size_t bytes) {
-    if (device->opencl && bytes > 0) {
-        return bench_opencl_write(device->opencl, buffer, data, bytes);
-    }
-    if (bytes > 0) {
-        memcpy(buffer.host, data, bytes);
-    }
-    return CLMOE_SUCCESS;
-}
-
-clmoe_status bench_memory_read(bench_device *device, clmoe_buffer buffer, void *data, size_t bytes) {
-    if (device->opencl && bytes > 0) {
-        return bench_opencl_read(device->opencl, buffer, data, bytes);
-    }
-    if (bytes > 0) {
-        memcpy(data, buffer.host, bytes);
-    }
-    return CLMOE_SUCCESS;
-}
-
-void bench_memory_destroy(bench_device *device, clmoe_buffer buffer) {
-    if (device->opencl) {
-        bench_opencl_release(device->opencl, buffer);
-    } else {
-        free(buffer.host);
-    }
-}
+/* ---- Memory -------------------------------------------------------------------------------------------------------------------- */
 
 /* A problem's arrays on one device; all contenders there share them. */
 typedef struct memory {
@@ -155,7 +114,10 @@ static clmoe_status call(bench_case *c, cl_command_queue queue, cl_event *event)
     bench_device *device = c->memory->device;
     const uint32_t set = c->last_set = c->next_set;
     const clmoe_buffer *inputs = c->memory->inputs[set], *outputs = c->memory->outputs;
-    void *const hosts[BENCH_MAX_OUTPUTS] = {outputs[0].host, outputs[1].host, outputs[2].host};
+    void *hosts[BENCH_MAX_OUTPUTS];
+    for (uint32_t i = 0; i < BENCH_MAX_OUTPUTS; i++) {
+        hosts[i] = outputs[i].host;
+    }
     c->next_set = set + 1 < problem->num_sets ? set + 1 : 0;
     switch (c->contender) {
     case CONTENDER_EMPTY:
@@ -206,6 +168,10 @@ static bool has_outputs(const bench_case *c) {
     return c->contender != CONTENDER_EMPTY && c->contender != CONTENDER_FLOOR;
 }
 
+static bool has_weights(const bench_problem *problem) {
+    return problem->work->op == BENCH_ROUTE || problem->work->op == BENCH_ROUTE_ALIGN;
+}
+
 /* So that an output that is not written is found. */
 static void spoil_outputs(bench_case *c) {
     for (uint32_t i = 0; i < c->problem->num_outputs && has_outputs(c); i++) {
@@ -246,7 +212,7 @@ static void check_outputs(bench_case *c) {
             is_equal = is_equal && memcmp(outputs[i], problem->expected[i], problem->output_bytes[i]) == 0;
             hash = bench_hash(hash, outputs[i], problem->output_bytes[i]);
         }
-        const bool is_close = !is_equal && problem->work->op == BENCH_ROUTE && bench_problem_is_close(problem, outputs);
+        const bool is_close = !is_equal && has_weights(problem) && bench_problem_is_close(problem, outputs);
         c->row.correct = is_close && c->row.correct != BENCH_WRONG    ? BENCH_CLOSE
                          : c->row.correct == BENCH_WRONG || !is_equal ? BENCH_WRONG
                          : has_open_order                             ? BENCH_UNORDERED
@@ -561,70 +527,4 @@ bool bench_measure(const bench_workload *work, bench_device *devices, size_t num
     free(memories);
     free(cases);
     return is_whole;
-}
-
-/* ---- Rows ----------------------------------------------------------------------------------------------------------------------- */
-
-static int by_value(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-bench_summary bench_summarise(const double *us, size_t num) {
-    bench_summary summary = {0, 0, 0, 0};
-    double *sorted = num > 0 ? malloc(num * sizeof *sorted) : NULL;
-    if (sorted) {
-        memcpy(sorted, us, num * sizeof *sorted);
-        qsort(sorted, num, sizeof *sorted, by_value);
-        summary.min = sorted[0];
-        summary.p10 = sorted[(num - 1) / 10];
-        summary.median = sorted[(num - 1) / 2];
-        summary.p90 = sorted[(9 * (num - 1) + 9) / 10];
-        free(sorted);
-    }
-    return summary;
-}
-
-const char *bench_clock(const bench_row *row) {
-    return row->event.num > row->bad_events ? "event" : row->bad_events > 0 ? "wall, events bad" : "wall";
-}
-
-double bench_device_us(const bench_row *row) {
-    const bench_samples *samples = strcmp(bench_clock(row), "event") == 0 ? &row->event : &row->wall;
-    return bench_summarise(samples->us, samples->num).median;
-}
-
-bool bench_rows_add(bench_rows *rows, const bench_row *row) {
-    if (rows->num_rows == rows->capacity) {
-        const size_t capacity = rows->capacity ? 2 * rows->capacity : 64;
-        bench_row *longer = realloc(rows->rows, capacity * sizeof *longer);
-        if (!longer) {
-            free(row->wall.us);
-            free(row->event.us);
-            return false;
-        }
-        rows->rows = longer;
-        rows->capacity = capacity;
-    }
-    rows->rows[rows->num_rows++] = *row;
-    return true;
-}
-
-const bench_row *bench_rows_find(const bench_rows *rows, const char *workload, const char *contender_name, const char *device) {
-    for (size_t i = 0; i < rows->num_rows; i++) {
-        const bench_row *row = &rows->rows[i];
-        if (strcmp(row->workload, workload) == 0 && strcmp(row->contender, contender_name) == 0 && strcmp(row->device, device) == 0) {
-            return row;
-        }
-    }
-    return NULL;
-}
-
-void bench_rows_free(bench_rows *rows) {
-    for (size_t i = 0; i < rows->num_rows; i++) {
-        free(rows->rows[i].wall.us);
-        free(rows->rows[i].event.us);
-    }
-    free(rows->rows);
-    memset(rows, 0, sizeof *rows);
 }

@@ -216,6 +216,17 @@ uint64_t bench_opencl_cache_bytes(const bench_opencl *opencl) {
                                                                                                                                  : 0;
 }
 
+void bench_opencl_text(const bench_opencl *opencl, cl_device_info what, char *text, size_t text_bytes) {
+    if (opencl->cl.clGetDeviceInfo(opencl->device, what, text_bytes, text, NULL) != CL_SUCCESS) {
+        text[0] = 0;
+    }
+}
+
+uint32_t bench_opencl_clock_mhz(const bench_opencl *opencl) {
+    cl_uint mhz = 0;
+    return opencl->cl.clGetDeviceInfo(opencl->device, CL_DEVICE_MAX_CLOCK_FREQUENCY, sizeof mhz, &mhz, NULL) == CL_SUCCESS ? mhz : 0;
+}
+
 static clmoe_status kernel_of(bench_opencl *opencl, enum kernel_name name, cl_kernel *kernel) {
     const char *text = source;
     cl_int status = CL_SUCCESS;

@@ -84,6 +84,20 @@ static void write_hash(report_json *json, const char *key, uint64_t hash) {
     json_text(json, key, text);
 }
 
+/* As Linux calls it. */
+static void write_cpu(report_json *json) {
+    char line[256] = "", *name = NULL;
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    while (file && !name && fgets(line, sizeof line, file)) {
+        name = strncmp(line, "model name", 10) == 0 ? strchr(line, ':') : NULL;
+    }
+    if (file) {
+        fclose(file);
+    }
+    line[strcspn(line, "\n")] = 0;
+    json_text(json, "cpu", name && name[1] ? name + 2 : "");
+}
+
 static void write_environment(report_json *json, const bench_run *run) {
     struct utsname system;
     char text[256] = "", when[32] = "";
@@ -99,13 +113,24 @@ static void write_environment(report_json *json, const bench_run *run) {
     json_open(json, "environment", '{');
     json_text(json, "time", when);
     json_text(json, "clmoe", clmoe_version());
+    json_text(json, "kernels", clmoe_kernels_hash());
     json_text(json, "compiler", __VERSION__);
     json_text(json, "system", text);
+    write_cpu(json);
     json_integer(json, "cores", sysconf(_SC_NPROCESSORS_ONLN));
     json_integer(json, "memory_bytes", pages > 0 && page_bytes > 0 ? (int64_t)pages * page_bytes : 0);
     json_text(json, "filter", run->filter);
     json_bool(json, "quick", run->is_quick);
     json_close(json, '}');
+}
+
+static void write_opencl(report_json *json, const bench_opencl *opencl) {
+    char text[8192];
+    bench_opencl_text(opencl, CL_DEVICE_OPENCL_C_VERSION, text, sizeof text);
+    json_text(json, "opencl_c_version", text);
+    bench_opencl_text(opencl, CL_DEVICE_EXTENSIONS, text, sizeof text);
+    json_text(json, "extensions", text);
+    json_integer(json, "clock_mhz", bench_opencl_clock_mhz(opencl));
 }
 
 static void write_device(report_json *json, const bench_device *device) {
@@ -120,6 +145,9 @@ static void write_device(report_json *json, const bench_device *device) {
     json_text(json, "class", device->info.kernel_class == CLMOE_CLASS_PARALLEL ? "parallel" : "serial");
     json_integer(json, "vendor_id", device->info.vendor_id);
     json_integer(json, "compute_units", device->info.compute_units);
+    if (device->opencl) {
+        write_opencl(json, device->opencl);
+    }
     json_integer(json, "max_group_size", device->info.max_group_size);
     json_integer(json, "local_bytes", (int64_t)device->info.local_bytes);
     json_integer(json, "global_bytes", (int64_t)device->info.global_bytes);

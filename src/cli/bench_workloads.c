@@ -5,7 +5,8 @@
 #include <string.h>
 
 const char *bench_operator_name(bench_operator op) {
-    static const char *const names[] = {"empty", "copy", "align", "histogram", "scan", "sort keys", "sort pairs", "gather", "route"};
+    static const char *const names[] = {"empty",     "copy",       "align",  "histogram", "scan",
+                                        "sort keys", "sort pairs", "gather", "route",     "route_align"};
     return names[op];
 }
 
@@ -171,12 +172,18 @@ static void add_primitives(workload_list *list) {
     }
 }
 
+/* With a block size also align. */
 static void add_route(workload_list *list, const char *what, bench_workload work) {
-    work.op = BENCH_ROUTE;
+    char block[16] = "";
+    work.op = work.block_size > 0 ? BENCH_ROUTE_ALIGN : BENCH_ROUTE;
     work.content = BENCH_RANDOM;
     work.top_k = work.router.top_k;
     work.num_experts = work.router.num_experts;
-    snprintf(work.name, sizeof work.name, "%s T%" PRIu32, what, work.num_tokens);
+    work.num_ranks = 1;
+    if (work.block_size > 0) {
+        snprintf(block, sizeof block, " B%" PRIu32, work.block_size);
+    }
+    snprintf(work.name, sizeof work.name, "%s T%" PRIu32 "%s", what, work.num_tokens, block);
     add(list, work);
 }
 
@@ -193,6 +200,25 @@ static void add_presets(workload_list *list) {
                 tokens[t] == 4096 && (strcmp(models[m].name, "deepseek-v3") == 0 || strcmp(models[m].name, "qwen3-235b-a22b") == 0);
             add_route(list, what,
                       (bench_workload){.group = "route", .is_quick = is_quick, .num_tokens = tokens[t], .router = models[m].router});
+        }
+    }
+}
+
+/* What an engine does for a batch, from logits to the layout, in one call. */
+static void add_batches(workload_list *list) {
+    static const char *const names[] = {"gpt-oss-20b", "qwen3-235b-a22b", "deepseek-v3"};
+    static const uint32_t tokens[] = {1, 16, 64, 256, 4096};
+    for (size_t m = 0; m < sizeof names / sizeof names[0]; m++) {
+        const clmoe_model *model = clmoe_model_find(names[m]);
+        for (size_t t = 0; model && t < sizeof tokens / sizeof tokens[0]; t++) {
+            char what[48];
+            snprintf(what, sizeof what, "route_align %s", model->name);
+            add_route(list, what,
+                      (bench_workload){.group = "route_align",
+                                       .is_quick = tokens[t] == 64,
+                                       .num_tokens = tokens[t],
+                                       .router = model->router,
+                                       .block_size = tokens[t] <= model->router.num_experts ? 16 : 64});
         }
     }
 }
@@ -244,6 +270,7 @@ bench_workload *bench_list_workloads(size_t *num_workloads) {
     add_gpt_oss(&list);
     add_models(&list);
     add_presets(&list);
+    add_batches(&list);
     add_primitives(&list);
     add_engine_grids(&list);
     add_targets(&list);

@@ -49,7 +49,7 @@ static void system_text(char *text, size_t text_bytes) {
 static void print_environment(const tested *all, size_t count) {
     char system[256], local[32], global[32];
     system_text(system, sizeof system);
-    printf("\nclmoe %s on %s\n", clmoe_version(), system);
+    printf("\nclmoe %s, kernels %s, on %s\n", clmoe_version(), clmoe_kernels_hash(), system);
     for (size_t i = 0; i < count; i++) {
         const clmoe_device_info *info = &all[i].info;
         if (i > 0 && info->platform_index == all[i - 1].info.platform_index && info->device_index == all[i - 1].info.device_index) {
@@ -89,6 +89,7 @@ static void print_json(const tested *all, size_t count) {
         write_counts(&json, report->num_calls, report->num_wrong, report->num_refused, report->ms);
         json_text(&json, "first_wrong", report->first_wrong);
         json_text(&json, "clmoe", clmoe_version());
+        json_text(&json, "kernels", clmoe_kernels_hash());
         json_text(&json, "system", system);
         json_text(&json, "name", info->name);
         json_text(&json, "class", session_class_name(info->kernel_class));

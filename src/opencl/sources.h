@@ -11,5 +11,6 @@ struct clmoe_source {
 };
 
 extern const struct clmoe_source clmoe_sources[]; /* ends with path NULL */
+extern const char clmoe_sources_hash[];
 
 #endif
