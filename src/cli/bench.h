@@ -158,7 +158,8 @@ size_t bench_problem_items(const bench_problem *problem); /* as clmoe_plan_descr
 /* For results whose order inside an expert is open: puts each expert's rows in ascending order. */
 void bench_problem_order(const bench_problem *problem, void *const *outputs);
 
-/* route, route_align: the same but for weights, which lie within 1e-5 relatively. */
+/* route, route_align: weights within 1e-5, relatively, of those of the same experts, or of others whose scores plain C can't tell apart; a
+ * layout of the ids. */
 bool bench_problem_is_close(const bench_problem *problem, void *const *outputs);
 
 uint64_t bench_hash(uint64_t hash, const void *data, size_t bytes); /* start with 0 */
@@ -170,7 +171,7 @@ typedef enum bench_correct {
     BENCH_UNCHECKED,
     BENCH_EXACT,
     BENCH_UNORDERED, /* right but for the order inside an expert, which is open */
-    BENCH_CLOSE,     /* route, route_align: weights within 1e-5, for plain C has another exp; all else is the same */
+    BENCH_CLOSE,     /* route, route_align: as bench_problem_is_close() says, for plain C has another exp */
     BENCH_WRONG
 } bench_correct;
 

@@ -296,16 +296,78 @@ void bench_problem_order(const bench_problem *problem, void *const *outputs) {
     }
 }
 
-bool bench_problem_is_close(const bench_problem *problem, void *const *outputs) {
-    const float *ours = outputs[1], *theirs = problem->expected[1];
-    bool is_close = true;
-    for (uint32_t i = 0; i < problem->num_outputs; i++) {
-        is_close = is_close && (i == 1 || memcmp(outputs[i], problem->expected[i], problem->output_bytes[i]) == 0);
+/* Scores of two exps can order experts differently that are as good as equal. Whether plain C chooses these ids for a token if each gets
+ * as much more as that may be, the first of them most; then chosen and weights [K] are what it says. */
+static bool agrees_nearly(const bench_problem *problem, const bench_plain *plain, uint32_t token, const int32_t *ids, float *bias,
+                          int32_t *chosen, float *weights) {
+    static const float as_good_as_equal = 1e-6f;
+    const bench_workload *work = problem->work;
+    void *const outputs[] = {chosen, weights};
+    bench_route_job job = route_job(problem, problem->inputs[problem->expected_set], outputs);
+    if (!job.bias && work->router.group_filter != CLMOE_GROUPS_TOP2_SUM) {
+        return false; /* logits decide */
     }
-    for (size_t i = 0; i < problem->output_bytes[1] / sizeof *ours; i++) {
-        is_close = is_close && fabsf(ours[i] - theirs[i]) <= 1e-5f * fabsf(theirs[i]);
+    for (uint32_t e = 0; e < work->num_experts; e++) {
+        bias[e] = job.bias ? job.bias[e] : 0;
     }
+    for (uint32_t k = 0; k < work->top_k; k++) {
+        if (ids[k] < 0 || (uint32_t)ids[k] >= work->num_experts) {
+            return false;
+        }
+        bias[ids[k]] += as_good_as_equal * (float)(work->top_k - k);
+    }
+    job.logits += (size_t)token * work->num_experts;
+    job.num_tokens = 1;
+    job.bias = bias;
+    plain->route(&job);
+    return memcmp(chosen, ids, work->top_k * sizeof *ids) == 0;
+}
+
+static bool is_close_choice(const bench_problem *problem, const int32_t *ids, const float *weights) {
+    const bench_plain *plain = bench_plain_choose();
+    const size_t top_k = problem->work->top_k;
+    const int32_t *all_expected = problem->expected[0];
+    float *bias = malloc(problem->work->num_experts * sizeof *bias), *own = malloc(top_k * sizeof *own);
+    int32_t *chosen = malloc(top_k * sizeof *chosen);
+    bool is_close = bias && own && chosen;
+    for (uint32_t t = 0; t < problem->work->num_tokens && is_close; t++) {
+        const float *expected = (const float *)problem->expected[1] + t * top_k;
+        if (memcmp(ids + t * top_k, all_expected + t * top_k, top_k * sizeof *ids) != 0) {
+            is_close = agrees_nearly(problem, plain, t, ids + t * top_k, bias, chosen, own);
+            expected = own;
+        }
+        for (size_t k = 0; k < top_k && is_close; k++) {
+            is_close = fabsf(weights[t * top_k + k] - expected[k]) <= 1e-5f * fabsf(expected[k]);
+        }
+    }
+    free(bias);
+    free(own);
+    free(chosen);
     return is_close;
+}
+
+/* Of the ids that are there. */
+static bool is_layout(const bench_problem *problem, const int32_t *ids, void *const *layout) {
+    void *expected[3] = {NULL};
+    bool is_same = true;
+    for (uint32_t i = 0; i < 3; i++) {
+        expected[i] = malloc(problem->output_bytes[problem->first_of_layout + i] + 1);
+        is_same = is_same && expected[i];
+    }
+    if (is_same) {
+        const bench_align_job job = align_job(problem, ids, NULL, expected);
+        bench_plain_choose()->align(&job);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        is_same = is_same && memcmp(layout[i], expected[i], problem->output_bytes[problem->first_of_layout + i]) == 0;
+        free(expected[i]);
+    }
+    return is_same;
+}
+
+bool bench_problem_is_close(const bench_problem *problem, void *const *outputs) {
+    return is_close_choice(problem, outputs[0], outputs[1]) &&
+           (problem->work->op != BENCH_ROUTE_ALIGN || is_layout(problem, outputs[0], outputs + problem->first_of_layout));
 }
 
 /* ---- The library ---------------------------------------------------------------------------------------------------------------- */
