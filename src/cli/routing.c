@@ -111,6 +111,7 @@ outcome routing_read_map(routing *route, const char *path, clmoe_foreign foreign
     }
     outcome result = routing_read_array(route->command, path, 1, NULL, &map);
     if (result != OUTCOME_DONE) {
+        npy_free(&map);
         return result;
     }
     if (!npy_is_integer(&map) || map.num_items != route->num_experts) {
