@@ -15,7 +15,7 @@ static const char command[] = "bench";
 
 typedef struct settings {
     common_options common;
-    text_list devices;
+    text_list devices, peers;
     bool is_quick, only_list;
     const char *filter, *data_dir, *json_path, *csv_path, *svg_path;
 } settings;
@@ -227,6 +227,33 @@ static outcome open_devices(bench_device *devices, size_t *num_devices, const se
     return result;
 }
 
+/* ---- Peers ---------------------------------------------------------------------------------------------------------------------- */
+
+static outcome open_peers(bench_peer *peers, size_t *num_peers, const settings *s) {
+    if (s->peers.num_texts > BENCH_MAX_PEERS) {
+        return report_error(command, OUTCOME_BAD_INPUT, "--peer %s: more than %d peers", s->peers.texts[BENCH_MAX_PEERS], BENCH_MAX_PEERS);
+    }
+    while (*num_peers < s->peers.num_texts) {
+        bench_peer *peer = &peers[*num_peers];
+        const char *text = s->peers.texts[(*num_peers)++];
+        if (!bench_peer_open(peer, text)) {
+            return report_error(command, OUTCOME_BAD_INPUT, "--peer %s: %s", text, peer->reason);
+        }
+        for (const bench_peer *other = peers; other < peer; other++) {
+            if (strcmp(other->name, peer->name) == 0 && strcmp(other->device, peer->device) == 0) {
+                return report_error(command, OUTCOME_BAD_INPUT, "--peer %s: a second %s on %s", text, peer->name, peer->device);
+            }
+        }
+    }
+    return OUTCOME_DONE;
+}
+
+static void close_peers(bench_peer *peers, size_t num_peers) {
+    for (size_t i = 0; i < num_peers; i++) {
+        bench_peer_close(&peers[i]);
+    }
+}
+
 /* ---- Output --------------------------------------------------------------------------------------------------------------------- */
 
 static void write_file(FILE *stream, const bench_run *run, const settings *s, const char *path) {
@@ -278,10 +305,9 @@ static bench_effort effort_of(const settings *s) {
     return wants_targets(s) && !s->is_quick ? targets : s->is_quick ? quick : full;
 }
 
-static outcome measure(const settings *s, const bench_workload *works, size_t num_works, bench_device *devices, size_t num_devices,
-                       bench_rows *rows) {
+static outcome measure(const settings *s, const bench_workload *works, size_t num_works, const bench_field *field, bench_rows *rows) {
     const bench_effort effort = effort_of(s);
-    const bench_run run = {s->filter ? s->filter : "", s->is_quick, devices, num_devices, rows};
+    const bench_run run = {s->filter ? s->filter : "", s->is_quick, field, rows};
     const bool shows_progress = isatty(STDERR_FILENO) && !isatty(STDOUT_FILENO);
     outcome result = OUTCOME_DONE;
     size_t num_wrong = 0, num_failed = 0;
@@ -291,7 +317,7 @@ static outcome measure(const settings *s, const bench_workload *works, size_t nu
         if (shows_progress) {
             fprintf(stderr, "\r%zu of %zu: %-64s", i + 1, num_works, works[i].name);
         }
-        if (!bench_measure(&works[i], devices, num_devices, s->data_dir, &effort, rows)) {
+        if (!bench_measure(&works[i], field, s->data_dir, &effort, rows)) {
             return report_error(command, OUTCOME_DEVICE_FAILED, "%s: no memory", works[i].name);
         }
         bench_print_rows(&run, first_row);
@@ -303,7 +329,7 @@ static outcome measure(const settings *s, const bench_workload *works, size_t nu
         num_wrong += rows->rows[i].correct == BENCH_WRONG;
         num_failed += rows->rows[i].status == BENCH_FAILED;
     }
-    if (wants_targets(s) && bench_print_targets(rows, devices) > 0) {
+    if (wants_targets(s) && bench_print_targets(rows, field->devices) > 0) {
         result = OUTCOME_CHECK_FAILED;
     }
     const outcome written = write_files(s, &run);
@@ -321,7 +347,9 @@ static outcome measure(const settings *s, const bench_workload *works, size_t nu
 
 static outcome run_bench(const settings *s) {
     static bench_device devices[BENCH_MAX_DEVICES];
-    size_t num_works = 0, num_devices = 0;
+    static bench_peer peers[BENCH_MAX_PEERS];
+    bench_field field = {devices, 0, peers, 0};
+    size_t num_works = 0;
     bench_rows rows = {NULL, 0, 0};
     enum { NUM_BASELINES = 2 };
     bench_workload *works = bench_list_workloads(&num_works);
@@ -337,11 +365,15 @@ static outcome run_bench(const settings *s) {
     } else {
         result = write_files(s, NULL);
         if (result == OUTCOME_DONE) {
-            result = open_devices(devices, &num_devices, s);
+            result = open_peers(peers, &field.num_peers, s);
         }
         if (result == OUTCOME_DONE) {
-            result = measure(s, works, num_works, devices, num_devices, &rows);
+            result = open_devices(devices, &field.num_devices, s);
         }
+        if (result == OUTCOME_DONE) {
+            result = measure(s, works, num_works, &field, &rows);
+        }
+        close_peers(peers, field.num_peers);
         close_devices(devices, BENCH_MAX_DEVICES);
     }
     bench_rows_free(&rows);
@@ -359,6 +391,8 @@ outcome command_bench(int argc, char **argv) {
          "workloads with one of these in their group or name; targets: the speed targets", 0, 0, NULL},
         {"--list", OPTION_FLAG, &s.only_list, NULL, "lists the workloads instead of running them", 0, 0, NULL},
         {"--device", OPTION_TEXTS, &s.devices, "DEVICE", "as in every command, but several times, or all: they take turns [auto]", 0, 0,
+         NULL},
+        {"--peer", OPTION_TEXTS, &s.peers, "COMMAND", "a program that takes part, as tools/peers.py does; several times for several", 0, 0,
          NULL},
         {"--data", OPTION_TEXT, (void *)&s.data_dir, "DIR", "the recorded routing of gpt-oss-20b, see its README [tests/data]", 0, 0, NULL},
         {"--json", OPTION_TEXT, (void *)&s.json_path, "FILE", "every sample, and what it ran on; for 'clmoe compare'", 0, 0, NULL},

@@ -12,9 +12,12 @@
 
 #include <clmoe/clmoe.h>
 
+#include <sys/types.h>
+
 #define BENCH_SCHEMA "clmoe bench"
 enum { BENCH_SCHEMA_VERSION = 1 };
-enum { BENCH_MAX_INPUTS = 3, BENCH_MAX_OUTPUTS = 5, BENCH_MAX_SETS = 256, BENCH_MAX_DEVICES = 16, BENCH_MAX_CASES = 4 * BENCH_MAX_DEVICES };
+enum { BENCH_MAX_INPUTS = 3, BENCH_MAX_OUTPUTS = 5, BENCH_MAX_SETS = 256, BENCH_MAX_DEVICES = 16, BENCH_MAX_PEERS = 8 };
+enum { BENCH_MAX_CASES = 4 * BENCH_MAX_DEVICES + BENCH_MAX_PEERS };
 
 /* ---- Workloads ------------------------------------------------------------------------------------------------------------------ */
 
@@ -133,6 +136,7 @@ typedef struct bench_problem {
     uint64_t input_hash;
     double padding_factor; /* align, route_align: rows in use per pair; else 0 */
     char reason[256];      /* why it can't be posed here; "" if it can */
+    char directory[64];    /* where its inputs lie as files, for peers; "" if nowhere */
 } bench_problem;
 
 /* Sizes the arrays, and fills num_sets of them: as many as the last cache is too small for. */
@@ -214,6 +218,7 @@ typedef struct bench_rows {
 } bench_rows;
 
 bool bench_rows_add(bench_rows *rows, const bench_row *row); /* takes over its samples; false without memory */
+/* The first that is BENCH_OK, else the last. On any device if that is NULL. NULL: none. */
 const bench_row *bench_rows_find(const bench_rows *rows, const char *workload, const char *contender, const char *device);
 void bench_rows_free(bench_rows *rows);
 
@@ -222,6 +227,47 @@ const char *bench_clock(const bench_row *row);
 /* Median by that clock, in microseconds. */
 double bench_device_us(const bench_row *row);
 
+/* ---- Peers (bench_peer.c): other implementations, as programs of their own -------------------------------------------------------
+ *
+ * A peer speaks lines of text on stdin and stdout, and times itself. First it says who it is:
+ *
+ *     clmoe-peer 1
+ *     name NumPy                         contender in the table
+ *     version 1.24.2
+ *     device host
+ *     operators align histogram scan sort_keys sort_pairs gather route    those that it has
+ *
+ * Then it answers until its stdin ends:
+ *
+ *     pose align num_sets=2 num_tokens=4096 top_k=8 ... directory=D    ready, or: no REASON. Inputs of the sets 0, 1 ... are the files
+ *                                                       D/input.SET.0, .1 ...: the operator's arrays as they lie in memory
+ *     time SET CALLS                                    us MICROSECONDS of that many calls, on the sets SET, SET + 1 ... in turn
+ *     solve SET                                         done, with the outputs of one call in D/output.0.0, .1 ...
+ */
+enum { BENCH_PEER_LINE = 512 };
+
+typedef struct bench_peer {
+    char name[20], version[64], device[160];
+    uint32_t operators;                /* a bit for each bench_operator */
+    char reason[BENCH_PEER_LINE + 64]; /* why it isn't spoken to any more; "" if it is */
+    bool is_open;
+    int socket;
+    pid_t process;
+} bench_peer;
+
+/* Runs the command in a shell. False with the peer's reason; then too the peer must be closed. */
+bool bench_peer_open(bench_peer *peer, const char *command);
+void bench_peer_close(bench_peer *peer);
+
+bool bench_peer_takes(const bench_peer *peer, const bench_workload *work);
+/* Gives it the inputs of all sets. Not BENCH_OK: with a reason. */
+bench_status bench_peer_pose(bench_peer *peer, bench_problem *problem, char *reason, size_t reason_bytes);
+/* In microseconds. Negative: with the peer's reason. */
+double bench_peer_time(bench_peer *peer, uint32_t set, uint32_t num_calls);
+bool bench_peer_solve(bench_peer *peer, const bench_problem *problem, uint32_t set, void *const *outputs); /* false: with its reason */
+/* Removes the files of the inputs and outputs. */
+void bench_peers_unshare(bench_problem *problem);
+
 /* ---- Measuring (bench_measure.c) ------------------------------------------------------------------------------------------------ */
 
 typedef struct bench_effort {
@@ -229,8 +275,16 @@ typedef struct bench_effort {
     uint32_t min_samples, max_samples;
 } bench_effort;
 
+/* Who takes part. */
+typedef struct bench_field {
+    bench_device *devices;
+    size_t num_devices;
+    bench_peer *peers;
+    size_t num_peers;
+} bench_field;
+
 /* One workload on every device: all its cases in turns, so that each sees the same machine. Adds a row for each. False without memory. */
-bool bench_measure(const bench_workload *work, bench_device *devices, size_t num_devices, const char *data_dir, const bench_effort *effort,
+bool bench_measure(const bench_workload *work, const bench_field *field, const char *data_dir, const bench_effort *effort,
                    bench_rows *rows);
 
 double bench_now_us(void);
@@ -240,8 +294,7 @@ double bench_now_us(void);
 typedef struct bench_run {
     const char *filter; /* "" = all */
     bool is_quick;
-    const bench_device *devices;
-    size_t num_devices;
+    const bench_field *field;
     const bench_rows *rows;
 } bench_run;
 

@@ -71,11 +71,12 @@ typedef enum contender {
     CONTENDER_PLAIN_TWO,
     CONTENDER_FLOOR,
     CONTENDER_ATOMIC,
-    CONTENDER_STABLE
+    CONTENDER_STABLE,
+    CONTENDER_PEER
 } contender;
 
 static const char *const contender_names[] = {"clmoe",        "empty launch", "copy",        "plain C", "plain C, 2 threads",
-                                              "memory floor", "naive atomic", "naive stable"};
+                                              "memory floor", "naive atomic", "naive stable"}; /* peers bring theirs */
 
 typedef struct bench_case {
     bench_problem *problem;
@@ -85,6 +86,7 @@ typedef struct bench_case {
     clmoe_buffer workspace;
     const bench_plain *plain;
     bench_team *team;
+    bench_peer *peer;
     uint32_t next_set, last_set;
     uint32_t num_wanted; /* samples */
     bool is_long;
@@ -102,6 +104,11 @@ static void give_up(bench_case *c, bench_status how, clmoe_status status, const 
         clmoe_context_error(c->memory->device->context, text, sizeof text);
     }
     snprintf(c->row.reason, sizeof c->row.reason, "%s%s%s", what, what[0] ? ": " : "", text[0] ? text : clmoe_status_name(status));
+}
+
+static void give_up_peer(bench_case *c) {
+    c->row.status = BENCH_FAILED;
+    snprintf(c->row.reason, sizeof c->row.reason, "%.*s", (int)sizeof c->row.reason - 1, c->peer->reason);
 }
 
 static bench_naive naive_of(contender which) {
@@ -139,12 +146,28 @@ static clmoe_status call(bench_case *c, cl_command_queue queue, cl_event *event)
     case CONTENDER_STABLE:
         return bench_opencl_naive(device->opencl, problem->work, naive_of(c->contender), problem->capacity, inputs, outputs, c->workspace,
                                   queue, event);
+    case CONTENDER_PEER: break;
     }
     return CLMOE_UNSUPPORTED;
 }
 
+/* By the peer's own clock. */
+static double time_calls_of_peer(bench_case *c, uint32_t num_calls) {
+    const uint32_t num_sets = c->problem->num_sets;
+    const double us = bench_peer_time(c->peer, c->next_set, num_calls);
+    c->last_set = (c->next_set + num_calls - 1) % num_sets;
+    c->next_set = (c->next_set + num_calls) % num_sets;
+    if (us < 0) {
+        give_up_peer(c);
+    }
+    return us;
+}
+
 /* Wall time of that many calls with one finish at the end, in microseconds. */
 static double time_calls(bench_case *c, uint32_t num_calls) {
+    if (c->peer) {
+        return time_calls_of_peer(c, num_calls);
+    }
     bench_opencl *opencl = c->memory->device->opencl;
     cl_command_queue queue = opencl ? bench_opencl_queue(opencl, false) : NULL;
     clmoe_status status = CLMOE_SUCCESS;
@@ -185,6 +208,17 @@ static void spoil_outputs(bench_case *c) {
     }
 }
 
+/* Peers keep their outputs to themselves until they are asked. */
+static void solve_by_peer(bench_case *c) {
+    void *outputs[BENCH_MAX_OUTPUTS];
+    for (uint32_t i = 0; i < BENCH_MAX_OUTPUTS; i++) {
+        outputs[i] = c->memory->outputs[i].host;
+    }
+    if (!bench_peer_solve(c->peer, c->problem, c->last_set, outputs)) {
+        give_up_peer(c);
+    }
+}
+
 /* Holds the outputs of the last call against plain C. */
 static void check_outputs(bench_case *c) {
     void *outputs[BENCH_MAX_OUTPUTS] = {NULL};
@@ -192,6 +226,9 @@ static void check_outputs(bench_case *c) {
     clmoe_status status = CLMOE_SUCCESS;
     bool is_equal = true;
     uint64_t hash = 0;
+    if (is_good(c) && c->peer) {
+        solve_by_peer(c);
+    }
     if (!is_good(c) || !has_outputs(c)) {
         return;
     }
@@ -276,6 +313,10 @@ static void prepare(bench_case *c) {
         if (!c->team) {
             give_up(c, BENCH_FAILED, CLMOE_OUT_OF_MEMORY, "second thread");
         }
+    } else if (c->contender == CONTENDER_PEER) {
+        const double start = bench_now_us();
+        c->row.status = bench_peer_pose(c->peer, c->problem, c->row.reason, sizeof c->row.reason);
+        c->row.plan_ms = 1e-3 * (bench_now_us() - start);
     }
 }
 
@@ -411,13 +452,15 @@ static size_t list_contenders(const bench_workload *work, const bench_device *de
     return num;
 }
 
-static void begin_row(bench_row *row, const bench_problem *problem, const bench_device *device, contender which) {
-    const bench_workload *work = problem->work;
-    snprintf(row->workload, sizeof row->workload, "%s", work->name);
-    snprintf(row->device, sizeof row->device, "%s", device->label);
-    row->group = work->group;
-    row->op = bench_operator_name(work->op);
-    row->contender = contender_names[which];
+static void begin_row(bench_case *c) {
+    const bench_problem *problem = c->problem;
+    const bench_device *device = c->memory->device;
+    bench_row *row = &c->row;
+    snprintf(row->workload, sizeof row->workload, "%s", problem->work->name);
+    snprintf(row->device, sizeof row->device, "%s", c->peer ? c->peer->device : device->label);
+    row->group = problem->work->group;
+    row->op = bench_operator_name(problem->work->op);
+    row->contender = c->peer ? c->peer->name : contender_names[c->contender];
     row->program = row->kernel_class = "";
     row->num_sets = problem->num_sets;
     row->bytes = problem->bytes_read + problem->bytes_written;
@@ -427,6 +470,8 @@ static void begin_row(bench_row *row, const bench_problem *problem, const bench_
     if (reason[0]) {
         row->status = BENCH_SKIPPED;
         snprintf(row->reason, sizeof row->reason, "%s", reason);
+    } else if (c->memory->status != CLMOE_SUCCESS) {
+        give_up(c, BENCH_SKIPPED, c->memory->status, "memory of the device");
     }
 }
 
@@ -454,10 +499,14 @@ static void finish_row(bench_case *c) {
     row->fraction_of_copy = copy > 0 && device_us > 0 ? (double)row->bytes / device_us / copy : 0;
 }
 
-static size_t count_copies(const bench_device *devices, size_t num_devices) {
+/* How often the arrays are there, on devices and in peers. */
+static size_t count_copies(const bench_field *field, const bench_workload *work) {
     size_t num = 1;
-    for (size_t i = 0; i < num_devices; i++) {
-        num += devices[i].opencl != NULL;
+    for (size_t i = 0; i < field->num_devices; i++) {
+        num += field->devices[i].opencl != NULL;
+    }
+    for (size_t i = 0; i < field->num_peers; i++) {
+        num += bench_peer_takes(&field->peers[i], work);
     }
     return num;
 }
@@ -470,21 +519,39 @@ static uint64_t largest_cache(const bench_device *devices, size_t num_devices) {
     return bytes;
 }
 
-bool bench_measure(const bench_workload *work, bench_device *devices, size_t num_devices, const char *data_dir, const bench_effort *effort,
+typedef struct case_list {
+    bench_case *cases;
+    size_t num_cases;
+} case_list;
+
+static void add_case(case_list *list, bench_problem *problem, memory *m, contender which, bench_peer *peer, const bench_effort *effort) {
+    bench_case *c = &list->cases[list->num_cases++];
+    c->problem = problem;
+    c->contender = which;
+    c->memory = m;
+    c->plain = bench_plain_choose();
+    c->peer = peer;
+    begin_row(c);
+    if (is_good(c)) {
+        open_case(c, effort);
+    }
+}
+
+bool bench_measure(const bench_workload *work, const bench_field *field, const char *data_dir, const bench_effort *effort,
                    bench_rows *rows) {
     static bench_problem problem;
-    memory *memories = calloc(num_devices, sizeof *memories);
-    bench_case *cases = calloc(BENCH_MAX_CASES, sizeof *cases);
-    size_t num_cases = 0;
-    bool is_whole = memories && cases;
+    bench_device *devices = field->devices;
+    memory *memories = calloc(field->num_devices, sizeof *memories);
+    case_list list = {calloc(BENCH_MAX_CASES, sizeof *list.cases), 0};
+    bool is_whole = memories && list.cases;
     if (!is_whole) {
         free(memories);
-        free(cases);
+        free(list.cases);
         return false;
     }
-    bench_problem_open(&problem, work, data_dir, largest_cache(devices, num_devices), (uint32_t)count_copies(devices, num_devices));
-    for (size_t d = 0; d < num_devices; d++) {
-        contender list[4];
+    bench_problem_open(&problem, work, data_dir, largest_cache(devices, field->num_devices), (uint32_t)count_copies(field, work));
+    for (size_t d = 0; d < field->num_devices; d++) {
+        contender contenders[4];
         memories[d].device = &devices[d];
         if (work->devices != 0 && (work->devices >> d & 1) == 0) {
             continue;
@@ -492,39 +559,34 @@ bool bench_measure(const bench_workload *work, bench_device *devices, size_t num
         if (problem.reason[0] == 0 && devices[d].reason[0] == 0) {
             memory_open(&memories[d], &problem);
         }
-        const size_t num = list_contenders(work, &devices[d], list);
+        const size_t num = list_contenders(work, &devices[d], contenders);
         for (size_t i = 0; i < num; i++) {
-            bench_case *c = &cases[num_cases++];
-            c->problem = &problem;
-            c->contender = list[i];
-            c->memory = &memories[d];
-            c->plain = bench_plain_choose();
-            begin_row(&c->row, &problem, &devices[d], list[i]);
-            if (memories[d].status != CLMOE_SUCCESS) {
-                give_up(c, BENCH_SKIPPED, memories[d].status, "memory of the device");
-            }
-            if (is_good(c)) {
-                open_case(c, effort);
+            add_case(&list, &problem, &memories[d], contenders[i], NULL, effort);
+        }
+        for (size_t i = 0; i < field->num_peers && devices[d].is_host; i++) {
+            if (bench_peer_takes(&field->peers[i], work)) {
+                add_case(&list, &problem, &memories[d], CONTENDER_PEER, &field->peers[i], effort);
             }
         }
     }
     for (uint32_t round = 0; round < ROUNDS; round++) {
-        for (size_t i = 0; i < num_cases; i++) {
-            if (is_good(&cases[i])) {
-                take_slice(&cases[i], round);
+        for (size_t i = 0; i < list.num_cases; i++) {
+            if (is_good(&list.cases[i])) {
+                take_slice(&list.cases[i], round);
             }
         }
     }
-    for (size_t i = 0; i < num_cases; i++) {
-        finish_row(&cases[i]);
-        close_case(&cases[i]);
-        is_whole = bench_rows_add(rows, &cases[i].row) && is_whole;
+    for (size_t i = 0; i < list.num_cases; i++) {
+        finish_row(&list.cases[i]);
+        close_case(&list.cases[i]);
+        is_whole = bench_rows_add(rows, &list.cases[i].row) && is_whole;
     }
-    for (size_t d = 0; d < num_devices; d++) {
+    for (size_t d = 0; d < field->num_devices; d++) {
         memory_close(&memories[d], &problem);
     }
+    bench_peers_unshare(&problem);
     bench_problem_close(&problem);
     free(memories);
-    free(cases);
+    free(list.cases);
     return is_whole;
 }

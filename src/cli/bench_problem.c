@@ -136,7 +136,7 @@ void bench_problem_open(bench_problem *problem, const bench_workload *work, cons
     memset(problem, 0, sizeof *problem);
     problem->work = work;
     size_arrays(problem);
-    const uint64_t available = free_bytes(), budget = available ? available / 4 : UINT64_MAX;
+    const uint64_t available = free_bytes(), budget = available ? available / 2 : UINT64_MAX;
     /* Outputs: what is expected, the host's, the native device's, and one more for each OpenCL device. Where plain C needs scratch
      * memory, a device needs a workspace of about that size. */
     const uint64_t outputs = problem->bytes_written * (num_copies + 2) + scratch_bytes(problem) * (num_copies + 1);
@@ -147,7 +147,7 @@ void bench_problem_open(bench_problem *problem, const bench_workload *work, cons
         char needed_text[32], budget_text[32];
         report_bytes(needed, needed_text, sizeof needed_text);
         report_bytes(budget, budget_text, sizeof budget_text);
-        snprintf(problem->reason, sizeof problem->reason, "needs %s of memory, a quarter of what is free is %s", needed_text, budget_text);
+        snprintf(problem->reason, sizeof problem->reason, "needs %s of memory, half of what is free is %s", needed_text, budget_text);
         return;
     }
     if (!allocate(problem)) {

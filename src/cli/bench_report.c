@@ -121,6 +121,14 @@ static void write_environment(report_json *json, const bench_run *run) {
     json_integer(json, "memory_bytes", pages > 0 && page_bytes > 0 ? (int64_t)pages * page_bytes : 0);
     json_text(json, "filter", run->filter);
     json_bool(json, "quick", run->is_quick);
+    json_open(json, "peers", '[');
+    for (size_t i = 0; i < run->field->num_peers; i++) {
+        json_open(json, NULL, '{');
+        json_text(json, "name", run->field->peers[i].name);
+        json_text(json, "version", run->field->peers[i].version);
+        json_close(json, '}');
+    }
+    json_close(json, ']');
     json_close(json, '}');
 }
 
@@ -204,8 +212,8 @@ void bench_write_json(FILE *stream, const bench_run *run) {
     json_integer(&json, "version", BENCH_SCHEMA_VERSION);
     write_environment(&json, run);
     json_open(&json, "devices", '[');
-    for (size_t i = 0; i < run->num_devices; i++) {
-        write_device(&json, &run->devices[i]);
+    for (size_t i = 0; i < run->field->num_devices; i++) {
+        write_device(&json, &run->field->devices[i]);
     }
     json_close(&json, ']');
     json_open(&json, "rows", '[');

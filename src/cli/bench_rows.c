@@ -49,13 +49,15 @@ bool bench_rows_add(bench_rows *rows, const bench_row *row) {
 }
 
 const bench_row *bench_rows_find(const bench_rows *rows, const char *workload, const char *contender_name, const char *device) {
-    for (size_t i = 0; i < rows->num_rows; i++) {
+    const bench_row *found = NULL;
+    for (size_t i = 0; i < rows->num_rows && (!found || found->status != BENCH_OK); i++) {
         const bench_row *row = &rows->rows[i];
-        if (strcmp(row->workload, workload) == 0 && strcmp(row->contender, contender_name) == 0 && strcmp(row->device, device) == 0) {
-            return row;
+        if (strcmp(row->workload, workload) == 0 && strcmp(row->contender, contender_name) == 0 &&
+            (!device || strcmp(row->device, device) == 0)) {
+            found = row;
         }
     }
-    return NULL;
+    return found;
 }
 
 void bench_rows_free(bench_rows *rows) {

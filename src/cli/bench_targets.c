@@ -4,10 +4,9 @@
 #include <string.h>
 
 typedef enum comparison {
-    AS_FAST,   /* base / ours, at least */
-    WITHIN,    /* ours / base, at most */
-    WITHIN_US, /* ours - base, at most */
-    ELSEWHERE  /* by a script that has the peers */
+    AS_FAST,  /* base / ours, at least */
+    WITHIN,   /* ours / base, at most */
+    WITHIN_US /* ours - base, at most */
 } comparison;
 
 typedef struct target {
@@ -23,6 +22,9 @@ typedef struct target {
 #define ALIGN(tokens) "align target T" #tokens " B64"
 #define NATIVE TARGET_NATIVE
 #define HOST TARGET_HOST
+#define PEER NUM_TARGET_DEVICES /* wherever it runs */
+#define ALIGN_PEER(tokens, name, limit)                                                                                                    \
+    { "align T " #tokens ", native", ALIGN(tokens), name, NATIVE, name, PEER, AS_FAST, limit, false }
 
 static const target targets[] = {
     {"align T 1, native", ALIGN(1), "plain C", NATIVE, "plain C", HOST, WITHIN_US, 0.5, false},
@@ -48,7 +50,27 @@ static const target targets[] = {
     {"route T 4096, native", "target route T4096", "plain C", NATIVE, "plain C, insertion", HOST, AS_FAST, 5, false},
     {"route T 4096, native", "target route T4096", "memory floor", NATIVE, "reading the logits", HOST, WITHIN, 4, false},
     {"route T 1, native", "target route T1", "plain C", NATIVE, "plain C, insertion", HOST, WITHIN_US, 0.5, false},
-    {"align, sort, route", NULL, NULL, NATIVE, "PyTorch, NumPy, Boost", HOST, ELSEWHERE, 0, false},
+    ALIGN_PEER(1, "PyTorch", 20),
+    ALIGN_PEER(16, "PyTorch", 20),
+    ALIGN_PEER(128, "PyTorch", 20),
+    ALIGN_PEER(1024, "PyTorch", 40),
+    ALIGN_PEER(4096, "PyTorch", 40),
+    ALIGN_PEER(16384, "PyTorch", 40),
+    ALIGN_PEER(131072, "PyTorch", 40),
+    ALIGN_PEER(1, "NumPy", 8),
+    ALIGN_PEER(16, "NumPy", 8),
+    ALIGN_PEER(128, "NumPy", 8),
+    ALIGN_PEER(1024, "NumPy", 8),
+    ALIGN_PEER(4096, "NumPy", 8),
+    ALIGN_PEER(16384, "NumPy", 8),
+    ALIGN_PEER(131072, "NumPy", 8),
+    {"sort pairs 1e6, PoCL serial", "target sort pairs n=1e6", "Boost.Compute", TARGET_BASIC, "Boost.Compute", PEER, AS_FAST, 10, false},
+    {"sort pairs 1e6, PoCL serial", "target sort pairs n=1e6", "PyOpenCL", TARGET_BASIC, "PyOpenCL RadixSort", PEER, AS_FAST, 35, false},
+    {"sort pairs 1e6, native", "target sort pairs n=1e6", "std", NATIVE, "std::stable_sort", PEER, AS_FAST, 15, false},
+    {"sort pairs 1e6, native", "target sort pairs n=1e6", "PyTorch", NATIVE, "PyTorch", PEER, AS_FAST, 18, false},
+    {"scan 1e7, native", "target scan n=1e7", "NumPy", NATIVE, "NumPy cumsum", PEER, AS_FAST, 4, false},
+    {"scan 1e7, native", "target scan n=1e7", "Boost.Compute", NATIVE, "Boost.Compute", PEER, AS_FAST, 1.4, false},
+    {"route T 4096, native", "target route T4096", "PyTorch", NATIVE, "PyTorch", PEER, AS_FAST, 10, false},
 };
 
 const char *bench_target_selector(size_t place) {
@@ -65,10 +87,11 @@ static double median_of(const bench_row *row) {
 }
 
 /* Why a target could not be held against anything. */
-static void print_unmeasured(const bench_row *ours, const bench_row *base, const bench_device *device) {
+static void print_unmeasured(const target *t, const bench_row *ours, const bench_row *base, const bench_device *device) {
     const char *reason = device->reason[0]                  ? device->reason
                          : ours && ours->status != BENCH_OK ? ours->reason
                          : base && base->status != BENCH_OK ? base->reason
+                         : t->base_place == PEER            ? "no such peer (--peer)"
                                                             : "no such row";
     printf("%10s %10s %8s %10s  not measured: %s\n", "-", "-", "-", "-", reason);
 }
@@ -81,17 +104,13 @@ size_t bench_print_targets(const bench_rows *rows, const bench_device devices[NU
     for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
         const target *t = &targets[i];
         printf("%-30s %-26s ", t->what, t->base_name);
-        if (t->how == ELSEWHERE) {
-            printf("%10s %10s %8s %10s  not measured here\n", "-", "-", "-", "-");
-            continue;
-        }
         const bench_device *device = &devices[t->place];
         const bench_row *ours = bench_rows_find(rows, t->workload, "clmoe", device->label);
-        const bench_row *base = bench_rows_find(rows, t->workload, t->base, devices[t->base_place].label);
+        const bench_row *base = bench_rows_find(rows, t->workload, t->base, t->base_place == PEER ? NULL : devices[t->base_place].label);
         const double base_us = median_of(base);
         double us = median_of(ours);
         if (us <= 0 || base_us <= 0) {
-            print_unmeasured(ours, base, device);
+            print_unmeasured(t, ours, base, device);
             num_unmeasured++;
             continue;
         }

@@ -244,9 +244,11 @@ static void add_targets(workload_list *list) {
     bench_workload work = {.group = "targets", .op = BENCH_SORT_PAIRS, .content = BENCH_RANDOM, .num_bins = 256, .devices = native};
     for (size_t i = 0; i < sizeof items / sizeof items[0]; i++) {
         work.num_items = items[i];
+        work.devices = native | (items[i] == 1000000 ? 1 << TARGET_BASIC : 0);
         add_items(list, "target", " sort pairs", work);
     }
     work.num_items = 10000000;
+    work.devices = native;
     work.op = BENCH_SCAN;
     add_items(list, "target", " scan", work);
     work.op = BENCH_HISTOGRAM;
