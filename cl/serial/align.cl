@@ -13,7 +13,7 @@
 #ifndef ALIGN_SERIAL_ONCE
 #define ALIGN_SERIAL_ONCE
 #ifndef NOT_INLINE
-#define NOT_INLINE
+#define NOT_INLINE __attribute__((noinline))
 #endif
 
 /* Blocks [first, last) of one bucket, whose `count` pairs begin with block `begin`. Padding starts at a multiple of `unit` rows in the
@@ -131,7 +131,8 @@ kernel void align_offsets(struct align_params p, global u32 *table) {
 #endif
 
 /* The two loops that a plain call spends its time in, kept out of the functions around them: among all that those do, gcc 12 had no
- * register left for num_experts and row, and T 4096 took 43 us instead of 36. Four pairs at a time: 10% of the placing. */
+ * register left for num_experts and row, and T 4096 took 43 us instead of 36; PoCL 3.1's LLVM 15 read its pointers from the stack for
+ * every pair, 54 us instead of 37. Four pairs at a time: 10% of the placing. */
 
 /* Ids of pairs [first, last) by bucket -> row. Returns how many are none. */
 static NOT_INLINE u32 NAME(align_count_plain)(global const ID *topk_ids, u32 first, u32 last, u32 num_experts, global u32 *row) {
