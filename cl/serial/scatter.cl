@@ -91,6 +91,10 @@ kernel void NAME(gather_copy)(struct scatter_params p, global const u8 *source, 
     destination += p.destination_at;
     for (u32 i = share_begin(p.num_items, p.num_chunks, (u32)get_group_id(0)); i < last; ++i) {
         const u32 row = scatter_row((i64)index[i], p.num_rows);
+#ifdef PREFETCH
+        if (last - i > PREFETCH_ROWS)
+            PREFETCH(source + (u64)scatter_row((i64)index[i + PREFETCH_ROWS], p.num_rows) * p.row_bytes);
+#endif
         global u8 *to = destination + (u64)i * p.row_bytes;
         if (row < p.num_rows)
             copy_bytes(to, source + (u64)row * p.row_bytes, p.row_bytes, p.word_bytes);
