@@ -67,7 +67,8 @@ static inline float route_number(u32 bits) {
 
 /* 0 for what does not exceed the smallest normal number: devices differ below it, and in how they round to it. */
 static inline float route_flush(float x) {
-    return (route_bits(x) & 0x7fffffffu) <= 0x00800000u ? 0.0f : x;
+    const u32 bits = route_bits(x);
+    return route_number(bits & -(u32)((bits & 0x7fffffffu) > 0x00800000u)); /* choosing would branch */
 }
 
 static inline bool route_is_nan(u32 bits) {
@@ -88,14 +89,14 @@ static inline u32 route_bits_of_f16(u32 bits) {
 /* ---- Keys ---- */
 
 static inline i32 route_key(u32 bits) {
-    const i32 magnitude = (i32)(bits & 0x7fffffffu);
-    const i32 key = (i32)(bits ^ ((u32)((i32)bits >> 31) >> 1));
-    return magnitude > 0x7f800000 ? ROUTE_KEY_NAN : key + (key == -1); /* -1 would be -0 */
+    const i32 magnitude = (i32)(bits & 0x7fffffffu), sign = (i32)bits >> 31;
+    return magnitude > 0x7f800000 ? ROUTE_KEY_NAN : (magnitude ^ sign) - sign;
 }
 
 /* f32 bits of a key; those of a NaN for ROUTE_KEY_NAN. */
 static inline u32 route_bits_of_key(i32 key) {
-    return (u32)key ^ ((u32)(key >> 31) >> 1);
+    const i32 sign = key >> 31;
+    return (u32)((key ^ sign) - sign) | ((u32)sign & 0x80000000u);
 }
 
 /* A ranks before B: larger key, then lower expert. */
@@ -123,7 +124,7 @@ static inline float route_exp_sum(float x, float rest) {
     p = p + 1.0f;
     const u32 bits = route_bits(p) + (route_bits(shifted) << 23); /* n in the exponent; what is above it falls off */
     const i32 exponent = (i32)(route_bits(p) >> 23) + (i32)(route_bits(shifted) - 0x4b400000u);
-    return exponent <= 0 ? 0.0f : route_number(exponent >= 255 ? 0x7f800000u : bits);
+    return route_number((exponent >= 255 ? 0x7f800000u : bits) & -(u32)(exponent > 0));
 }
 
 static inline float route_exp(float x) {
@@ -196,8 +197,8 @@ static inline float route_divide(float a, float b) {
     const u32 bits_a = route_bits(a) & 0x7fffffffu, bits_b = route_bits(b) & 0x7fffffffu;
     const float quotient = route_flush(route_unchecked_divide(a, b));
     const float infinite = route_number(0x7f800000u | ((route_bits(a) ^ route_bits(b)) & 0x80000000u));
-    const bool is_zero = bits_a < 0x00800000u || bits_b < 0x00800000u || bits_a > 0x7f800000u || bits_b >= 0x7f800000u;
-    return is_zero ? 0.0f : bits_a == 0x7f800000u ? infinite : quotient;
+    const bool is_zero = (bits_a < 0x00800000u) | (bits_b < 0x00800000u) | (bits_a > 0x7f800000u) | (bits_b >= 0x7f800000u);
+    return route_number(route_bits(bits_a == 0x7f800000u ? infinite : quotient) & -(u32)!is_zero);
 }
 
 /* x >= 0; correctly rounded. */
@@ -265,7 +266,7 @@ static inline float route_score(u32 score, float value, float max, float sum) {
     } else if (score == ROUTE_SQRT_SOFTPLUS) {
         result = route_sqrt_softplus(value);
     }
-    return route_is_nan(route_bits(value)) ? 0.0f : result;
+    return route_number(route_bits(result) & -(u32)!route_is_nan(route_bits(value)));
 }
 
 /* What the weight of a chosen expert is made of, from its value; 0 for NaN. max, sum: as in route_score(); max_chosen: of the chosen. */
