@@ -305,10 +305,10 @@ static inline float route_scaled(float weight, float scale, float expert_scale) 
 
 /* Serial class: lanes of the filter; 0 = none, all experts are candidates. */
 static inline u32 route_filter_lanes(u32 num_experts, u32 top_k) {
-    return num_experts <= 64 || top_k > 32 ? 0 : top_k <= 8 && num_experts <= 512 ? 16 : 32;
+    return num_experts <= 16 || top_k > 32 ? 0 : top_k <= 8 && num_experts <= 512 ? 16 : 32;
 }
 
-enum { ROUTE_BLOCK = 16, ROUTE_COLUMNS = 64 };
+enum { ROUTE_BLOCK = 16, ROUTE_COLUMNS = 64, ROUTE_CHOSEN_BLOCK = 8 };
 
 /* Serial class, in u32: keys and scores of a row in whole rows of columns; two lists with room for one block more. */
 static inline u64 route_serial_items(u32 num_experts) {

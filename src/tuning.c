@@ -322,9 +322,9 @@ static uint64_t route_serial_row(const struct clmoe_route_shape *shape) {
     uint64_t levels = 0;
     while ((1ull << levels) < candidates)
         ++levels;
-    const uint64_t few = candidates < 64 ? candidates : 64;
+    const uint64_t few = experts < 64 ? experts : 64; /* equal ones are candidates, too */
     const uint64_t ordering = few * few > 2 * levels * candidates ? few * few : 2 * levels * candidates;
-    const uint64_t arithmetic = !shape->has_scores ? 4 : shape->has_softcap ? 12 : 10;
+    const uint64_t arithmetic = !shape->has_scores ? 5 : shape->has_softcap ? 13 : 11;
     return (arithmetic + (groups != 0 ? 4 : 0)) * experts + 600 + ordering + 6 * k + 2 * groups * groups;
 }
 

@@ -81,7 +81,7 @@ clmoe_add_mutant(early_weights pocl-parallel test_route cl/parallel/route.cl
   "max, sum, max_chosen));\n    }\n    GROUP_FENCE();" "max, sum, max_chosen));\n    }")
 # The sum over E in another order than everywhere else: right, but not the same bits.
 clmoe_add_mutant(other_sum_order all test_route_agree cl/serial/route.cl
-  "lanes[lane] += route_number(items[base + lane]);" "lanes[(lane + base / ROUTE_LANES) % ROUTE_LANES] += route_number(items[base + lane]);")
+  "lanes[lane] += route_number(items[lane]);" "lanes[(lane + (u32)(end - items) / ROUTE_LANES) % ROUTE_LANES] += route_number(items[lane]);")
 # The quotient of the device as it is.
 clmoe_add_mutant(rough_quotient all test_route_agree cl/route.h "quotient += 2 * rest > mantissa_b;" "quotient += rest > mantissa_b;")
 

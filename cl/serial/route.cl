@@ -3,7 +3,7 @@
  *   rows   for each row: keys of all experts; the few that can be among the K best, in order; their weights
  *
  * The filter: of 16 or 32 lanes of experts e, e + 16, ... the best of each are compared. The K-th best of these is a bound that K experts
- * reach.
+ * reach. Those that do are looked for in the columns of experts e, e + 64, ... whose best does.
  *
  * Whoever compiles this defines LOGIT, the type in which a logit is stored, logit_bits(), which gives its f32 bits, and NAME(), since the
  * native build compiles this file once for each type.
@@ -17,7 +17,7 @@ enum { ROUTE_FEW = 64 }; /* candidates that are ranked by counting, at most */
 struct route_scratch {
     global i32 *keys;             /* of the row's experts, ROUTE_KEY_DROPPED up to whole rows of columns */
     global u32 *scores;           /* of the same, where they decide, as bits */
-    global i32 *list, *list_keys; /* candidates; then what weights are made of */
+    global i32 *list, *list_keys; /* candidates and their keys; then what weights are made of */
 };
 
 static inline struct route_scratch route_slice_scratch(struct route_params p, global u32 *memory) {
@@ -30,16 +30,12 @@ static inline struct route_scratch route_slice_scratch(struct route_params p, gl
     return s;
 }
 
+/* n: whole lanes, the last ones filled up with 0. */
 static inline float route_sum(global const u32 *items, u32 n) {
-    float lanes[ROUTE_LANES];
-    u32 base = 0;
-    for (u32 lane = 0; lane < ROUTE_LANES; ++lane)
-        lanes[lane] = 0;
-    for (; n - base >= ROUTE_LANES; base += ROUTE_LANES)
+    float lanes[ROUTE_LANES] = {0};
+    for (global const u32 *end = items + n; items < end; items += ROUTE_LANES)
         for (u32 lane = 0; lane < ROUTE_LANES; ++lane)
-            lanes[lane] += route_number(items[base + lane]);
-    for (u32 lane = 0; lane < n - base; ++lane)
-        lanes[lane] += route_number(items[base + lane]);
+            lanes[lane] += route_number(items[lane]);
     return route_add_lanes(lanes);
 }
 
@@ -100,56 +96,63 @@ static inline void route_drop_groups(struct route_params p, global i32 *keys, gl
     }
 }
 
+/* A bit for each of 32 columns that reaches the bound. */
+static inline u32 route_reaching(const i32 *columns, i32 bound) {
+    u32 reaching = 0;
+    for (u32 column = 0; column < 32; ++column)
+        reaching |= (u32)(columns[column] >= bound) << column;
+    return reaching;
+}
+
 /* The experts that can be among the K best; returns how many, at least K. Nothing branches on a single key: such branches are mispredicted.
  * lanes: a constant. */
 static inline u32 route_filter(struct route_params p, u32 lanes, struct route_scratch s) {
-    const u32 padded = round_up(p.num_experts, ROUTE_COLUMNS);
+    const u32 padded = round_up(p.num_experts, ROUTE_COLUMNS), num_rows = padded / ROUTE_COLUMNS;
     i32 columns[ROUTE_COLUMNS], best[ROUTE_LANES], bound = 0x7fffffff;
-    u32 better[ROUTE_LANES], reaching[ROUTE_COLUMNS + 1], num_lanes = 0, num_columns = 0, n = 0, equal = 0;
+    u32 equal = 0;
+    u64 n = 0;
     for (u32 column = 0; column < ROUTE_COLUMNS; ++column)
         columns[column] = s.keys[column];
     for (u32 base = ROUTE_COLUMNS; base < padded; base += ROUTE_COLUMNS)
         for (u32 column = 0; column < ROUTE_COLUMNS; ++column)
             columns[column] = s.keys[base + column] > columns[column] ? s.keys[base + column] : columns[column];
-    for (u32 lane = 0; lane < lanes; ++lane)
-        best[lane] = columns[lane];
-    for (u32 base = lanes; base < ROUTE_COLUMNS; base += lanes)
-        for (u32 lane = 0; lane < lanes; ++lane)
-            best[lane] = columns[base + lane] > best[lane] ? columns[base + lane] : best[lane];
     for (u32 lane = 0; lane < lanes; ++lane) {
-        u32 count = 0;
-        for (u32 other = 0; other < lanes; ++other)
-            count += (u32)(best[other] > best[lane]);
-        better[lane] = count;
+        i32 largest = columns[lane];
+        for (u32 column = lane + lanes; column < ROUTE_COLUMNS; column += lanes)
+            largest = columns[column] > largest ? columns[column] : largest;
+        best[lane] = largest;
     }
-    for (u32 lane = 0; lane < lanes; ++lane) {                /* the K-th best */
-        const i32 is_short = -(i32)(better[lane] >= p.top_k); /* all ones or none: selecting would branch */
+    for (u32 lane = 0; lane < lanes; ++lane) { /* the K-th best */
+        u32 better = 0;
+        for (u32 other = 0; other < lanes; ++other)
+            better += (u32)(best[other] > best[lane]);
+        const i32 is_short = -(i32)(better >= p.top_k); /* all ones or none: selecting would branch */
         const i32 reached = (best[lane] & ~is_short) | (0x7fffffff & is_short);
         bound = reached < bound ? reached : bound;
     }
     bound = bound > ROUTE_KEY_DROPPED ? bound : ROUTE_KEY_DROPPED + 1;
-    for (u32 lane = 0; lane < lanes; ++lane)
-        num_lanes += (u32)(best[lane] >= bound);
-    if (num_lanes <= p.top_k) {
-        for (u32 column = 0; column < ROUTE_COLUMNS; ++column) {
-            reaching[num_columns] = column;
-            num_columns += (u32)(columns[column] >= bound);
+    for (u64 reaching = route_reaching(columns, bound) | (u64)route_reaching(columns + 32, bound) << 32; reaching != 0;) {
+        u32 e = 63 - (u32)clz(reaching);
+        reaching ^= (u64)1 << e;
+        global const i32 *key = s.keys + e;
+        for (u32 row = 0; row < num_rows; ++row, key += ROUTE_COLUMNS, e += ROUTE_COLUMNS) {
+            s.list[n] = (i32)e;
+            s.list_keys[n] = *key;
+            n += *key >= bound;
         }
-        for (u32 i = 0; i < num_columns; ++i)
-            for (u32 e = reaching[i]; e < padded; e += ROUTE_COLUMNS) {
-                s.list[n] = (i32)e;
-                n += (u32)(s.keys[e] >= bound);
-            }
-        return n;
     }
-    /* Lanes are equal at the bound: of all experts equal to it, only the first K can be among the best. */
+    if (n <= ROUTE_FEW)
+        return (u32)n;
+    /* Perhaps many are equal to the bound: only the first K of them can be among the best. */
+    n = 0;
     for (u32 e = 0; e < p.num_experts; ++e) {
         const u32 is_equal = (u32)(s.keys[e] == bound);
         s.list[n] = (i32)e;
+        s.list_keys[n] = s.keys[e];
         n += (u32)(s.keys[e] > bound) | (is_equal & (u32)(equal < p.top_k));
         equal += is_equal;
     }
-    return n;
+    return (u32)n;
 }
 
 static inline u32 route_list_candidates(struct route_params p, struct route_scratch s) {
@@ -161,6 +164,7 @@ static inline u32 route_list_candidates(struct route_params p, struct route_scra
     u32 n = 0;
     for (u32 e = 0; e < p.num_experts; ++e) {
         s.list[n] = (i32)e;
+        s.list_keys[n] = s.keys[e];
         n += (u32)(s.keys[e] != ROUTE_KEY_DROPPED);
     }
     return n;
@@ -170,22 +174,23 @@ static inline u32 route_list_candidates(struct route_params p, struct route_scra
  * filled up with what ranks behind all. */
 static inline void route_rank_few(struct route_scratch s, u32 n, u32 top_k, global i32 *ids) {
     i32 order[ROUTE_FEW];
-    for (u32 base = 0; base < n; base += ROUTE_BLOCK)
-        for (u32 i = base; i < base + ROUTE_BLOCK; ++i) {
-            const i32 key = s.keys[i < n ? s.list[i] : 0];
-            s.list_keys[i] = i < n ? key : ROUTE_KEY_DROPPED;
-        }
-    const u32 padded = round_up(n, ROUTE_BLOCK);
+    global i32 *const behind = s.list_keys + n;
+    for (u32 i = 0; i < ROUTE_BLOCK; ++i)
+        behind[i] = ROUTE_KEY_DROPPED;
     for (u32 first = 0; first < n; first += ROUTE_BLOCK) {
-        u32 place[ROUTE_BLOCK];
-        for (u32 i = 0; i < ROUTE_BLOCK; ++i) {
-            u32 better = 0;
-            for (u32 other = 0; other < padded; ++other)
-                better += route_is_before(s.list_keys[other], s.list[other], s.list_keys[first + i], s.list[first + i]);
-            place[i] = better;
+        global const i32 *const block = s.list + first, *const block_keys = s.list_keys + first;
+        u32 place[ROUTE_BLOCK] = {0};
+        for (u32 base = 0; base < n; base += ROUTE_BLOCK) {
+            global const i32 *const others = s.list + base, *const other_keys = s.list_keys + base;
+            for (u32 i = 0; i < ROUTE_BLOCK; ++i) {
+                u32 better = 0;
+                for (u32 other = 0; other < ROUTE_BLOCK; ++other)
+                    better += route_is_before(other_keys[other], others[other], block_keys[i], block[i]);
+                place[i] += better;
+            }
         }
         for (u32 i = 0; i < ROUTE_BLOCK; ++i)
-            order[place[i]] = s.list[first + i];
+            order[place[i]] = block[i];
     }
     for (u32 k = 0; k < top_k; ++k)
         ids[k] = order[k];
@@ -219,17 +224,18 @@ static inline void route_sort_many(struct route_scratch s, u32 n, u32 top_k, glo
  * experts, where they are needed. */
 static inline void NAME(route_weigh)(struct route_params p, global const LOGIT *row, global const float *expert_scale,
                                      global const i32 *ids, global u32 *weights, float max, float sum, struct route_scratch s) {
-    const u32 padded = round_up(p.top_k, ROUTE_BLOCK), summed = round_up(p.top_k, ROUTE_LANES);
+    const u32 padded = round_up(p.top_k, ROUTE_CHOSEN_BLOCK), summed = round_up(p.top_k, ROUTE_LANES);
     global u32 *made = (global u32 *)s.list_keys;
     i32 largest = ROUTE_KEY_DROPPED;
+    global u32 *const last = made + (summed - ROUTE_LANES);
+    for (u32 lane = 0; lane < ROUTE_LANES; ++lane)
+        last[lane] = 0;
     for (u32 k = 0; k < padded; ++k) {
         const u32 bits = k < p.top_k ? logit_bits(row[ids[k < p.top_k ? k : 0]]) : ROUTE_NAN_BITS;
         const i32 key = route_key(bits);
         largest = key > largest ? key : largest;
         made[k] = route_bits(route_flush(route_number(bits)));
     }
-    for (u32 k = padded; k < summed; ++k)
-        made[k] = 0;
     const bool is_score = p.weight_source == ROUTE_WEIGHTS_SCORE, needs_sum = is_score && (p.has & ROUTE_NEEDS_SUM) != 0;
     route_cap_all(p, made, padded);
     route_score_all(made, padded,
@@ -256,11 +262,15 @@ static inline void NAME(route_row)(struct route_params p, global const LOGIT *ro
     const u32 experts = p.num_experts, padded = round_up(experts, ROUTE_COLUMNS);
     const bool is_by_logit = (p.has & ROUTE_IS_BY_LOGIT) != 0, needs_sum = (p.has & ROUTE_NEEDS_SUM) != 0;
     float max = 0, sum = 1;
+    global i32 *const last_keys = s.keys + (padded - ROUTE_COLUMNS);
+    for (u32 column = 0; column < ROUTE_COLUMNS; ++column)
+        last_keys[column] = ROUTE_KEY_DROPPED;
     for (u32 e = 0; e < experts; ++e)
         s.keys[e] = route_key(logit_bits(row[e]));
-    for (u32 e = experts; e < padded; ++e)
-        s.keys[e] = ROUTE_KEY_DROPPED;
     if (needs_sum || !is_by_logit) {
+        global u32 *const last_scores = s.scores + (padded - ROUTE_COLUMNS);
+        for (u32 column = 0; column < ROUTE_COLUMNS; ++column)
+            last_scores[column] = 0;
         for (u32 e = 0; e < experts; ++e)
             s.scores[e] = route_bits(route_flush(route_number(logit_bits(row[e]))));
         if (needs_sum)
@@ -268,7 +278,7 @@ static inline void NAME(route_row)(struct route_params p, global const LOGIT *ro
         route_cap_all(p, s.scores, experts);
         route_score_all(s.scores, experts, p.score, max);
         if (needs_sum)
-            sum = route_sum(s.scores, experts);
+            sum = route_sum(s.scores, padded);
         if (needs_sum && !is_by_logit)
             route_divide_all(s.scores, experts, sum);
     }
