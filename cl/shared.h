@@ -14,6 +14,7 @@ typedef int i32;
 typedef uint u32;
 typedef long i64;
 typedef ulong u64;
+#define NOT_INLINE __attribute__((noinline))
 #else
 #include <stdbool.h>
 #include <stdint.h>

@@ -34,9 +34,10 @@ void clmoe_tune_driver_faults(const char *platform_name, const char *device_name
 
 /* How a call of scan, histogram or sort is carried out. */
 struct clmoe_items_path {
-    uint32_t num_launches; /* sort: of each pass; 1 = all passes at once */
-    uint32_t num_chunks;   /* contiguous shares of the items, a group each */
-    uint32_t num_groups;   /* groups of the stage that is not cut by items: histogram's sum, sort's offsets */
+    uint32_t num_launches;      /* sort: of each pass; 1 = all passes at once */
+    uint32_t num_chunks;        /* contiguous shares of the items, a group each */
+    uint32_t num_groups;        /* groups of the stage that is not cut by items: histogram's sum, sort's offsets */
+    uint32_t num_bucket_groups; /* of sort's `buckets`; 0 = a pass for each digit */
 };
 
 /* u32 of local memory that a group of so many work-items needs; shape holds the operator's own numbers. */

@@ -12,9 +12,6 @@
  */
 #ifndef ALIGN_SERIAL_ONCE
 #define ALIGN_SERIAL_ONCE
-#ifndef NOT_INLINE
-#define NOT_INLINE __attribute__((noinline))
-#endif
 
 /* Blocks [first, last) of one bucket, whose `count` pairs begin with block `begin`. Padding starts at a multiple of `unit` rows in the
  * block: whole vectors where this group places all pairs itself, later, over the surplus; 1 where other groups may already have. */

@@ -89,9 +89,10 @@ CLMOE_API clmoe_status clmoe_scan_enqueue(clmoe_plan *plan, cl_command_queue que
  *         the reverse, so NaNs come first
  *   bits  [begin_bit, end_bit) of the key count alone; for i32 and f32 bits of the unsigned integer that has the key's order:
  *         i32 x -> x + 2^31; f32 the bits of x, inverted if negative, else + 2^31; both zeros 2^31, all NaNs 2^32 - 1. Fewer bits, fewer
- * passes: one for each 8
+ *         passes: one for each 8
  *
- * In place: no. Launches: 1 for small n, else 2 or 3 a pass. Bytes a pass: 3 keys and 2 values an item. */
+ * In place: no. Launches: 1 for small n; else 3 or 4 in the serial class, 2 or 3 a pass in the parallel class. Bytes a pass: at most 3 keys
+ * and 2 values an item. */
 
 typedef struct clmoe_sort_desc {
     uint32_t max_items;   /* largest n of any call, below 2^31 */

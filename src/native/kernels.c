@@ -327,7 +327,8 @@ SHARED_RUNNER(scatter_sum, BYTES(struct scatter_params, 0), MEMORY(const u32, 1)
            MEMORY(KEY, 5), MEMORY(VALUE, 6), MEMORY(u32, 7))                                                                               \
     RUNNER(sort_count, BYTES(struct sort_params, 0), MEMORY(const KEY, 1), MEMORY(u32, 2))                                                 \
     RUNNER(sort_place, BYTES(struct sort_params, 0), MEMORY(const KEY, 1), MEMORY(const VALUE, 2), MEMORY(KEY, 3), MEMORY(VALUE, 4),       \
-           MEMORY(u32, 5))
+           MEMORY(u32, 5))                                                                                                                 \
+    RUNNER(sort_buckets, BYTES(struct sort_params, 0), MEMORY(KEY, 1), MEMORY(VALUE, 2), MEMORY(KEY, 3), MEMORY(VALUE, 4), MEMORY(u32, 5))
 
 #define VARIANT k32v32
 #define KEY u32
@@ -386,7 +387,7 @@ clmoe_native_kernel *JOIN(clmoe_native_find_kernel, CLMOE_NATIVE_LEVEL)(const ch
 #define HISTOGRAM(variant) ENTRY(histogram_one, variant), ENTRY(histogram_count, variant)
 #define SCAN(variant) ENTRY(scan_sums, variant), ENTRY(scan_place, variant)
 #define SCATTER(variant) ENTRY(scatter_copy, variant), ENTRY(gather_copy, variant)
-#define SORT(variant) ENTRY(sort_one, variant), ENTRY(sort_count, variant), ENTRY(sort_place, variant)
+#define SORT(variant) ENTRY(sort_one, variant), ENTRY(sort_count, variant), ENTRY(sort_place, variant), ENTRY(sort_buckets, variant)
     static const struct {
         const char *name, *variant; /* variant NULL: any */
         clmoe_native_kernel *run;

@@ -1,7 +1,11 @@
-/* sort - least significant digit first, 8 bits a pass: one launch makes all passes of a small sort, else each pass is
+/* sort - 8 bits a pass, least significant first: one launch makes all passes of a small sort, else each pass is
  *
  *     count, place             every group adds up the counts of all chunks itself
  *     count, offsets, place    a launch adds them up
+ *
+ * The serial class makes one such pass, by the highest digit, and then
+ *
+ *     buckets                  the other passes over the rows of each digit, which fit into a core's cache as the whole does not
  *
  * Passes go back and forth between the output and the spare arrays of the workspace, so that the last one ends in the output.
  */
@@ -9,8 +13,8 @@
 #include "call.h"
 #include "clmoe/primitives.h"
 
-enum { KERNEL_ONE, KERNEL_COUNT, KERNEL_OFFSETS, KERNEL_PLACE };
-enum { MAX_PASSES = 8, SECTION_BYTES = 64 };
+enum { KERNEL_ONE, KERNEL_COUNT, KERNEL_OFFSETS, KERNEL_PLACE, KERNEL_BUCKETS };
+enum { SECTION_BYTES = 64 };
 
 struct sort_plan {
     struct clmoe_plan base;
@@ -19,19 +23,22 @@ struct sort_plan {
     size_t values_at, table_at; /* bytes: where the workspace's sections begin; the spare keys come first */
 };
 
-#define SORT_KERNELS(variant_name, define_text)                                                                                            \
+#define SORT_KERNELS(variant_name, define_text, ...)                                                                                       \
     {                                                                                                                                      \
         .op = "sort", .variant = variant_name, .defines = define_text, .kernel_names = {                                                   \
             "sort_one",                                                                                                                    \
             "sort_count",                                                                                                                  \
             "sort_offsets",                                                                                                                \
-            "sort_place"                                                                                                                   \
+            "sort_place",                                                                                                                  \
+            __VA_ARGS__                                                                                                                    \
         }                                                                                                                                  \
     }
-/* [64-bit keys][64-bit values] */
-static const struct clmoe_kernel_set kernel_sets[2][2] = {
-    {SORT_KERNELS("k32v32", "#define KEY uint\n#define VALUE uint\n"), SORT_KERNELS("k32v64", "#define KEY uint\n#define VALUE ulong\n")},
-    {SORT_KERNELS("k64v32", "#define KEY ulong\n#define VALUE uint\n"), SORT_KERNELS("k64v64", "#define KEY ulong\n#define VALUE ulong\n")},
+#define BOTH_CLASSES(variant_name, define_text)                                                                                            \
+    { SORT_KERNELS(variant_name, define_text, "sort_buckets"), SORT_KERNELS(variant_name, define_text, NULL) }
+/* [64-bit keys][64-bit values][parallel] */
+static const struct clmoe_kernel_set kernel_sets[2][2][2] = {
+    {BOTH_CLASSES("k32v32", "#define KEY uint\n#define VALUE uint\n"), BOTH_CLASSES("k32v64", "#define KEY uint\n#define VALUE ulong\n")},
+    {BOTH_CLASSES("k64v32", "#define KEY ulong\n#define VALUE uint\n"), BOTH_CLASSES("k64v64", "#define KEY ulong\n#define VALUE ulong\n")},
 };
 
 static uint64_t local_items(const uint32_t *shape, uint32_t group_size) {
@@ -50,15 +57,21 @@ static clmoe_status describe(const clmoe_plan *base, size_t num_items, clmoe_pla
                                           (uint32_t)num_items, plan->num_passes, &path);
     if (refusal != NULL)
         return clmoe_fail(base->context, CLMOE_UNSUPPORTED, "%s: num_items: %zu: %s", function, num_items, refusal);
+    const bool has_buckets = path.num_bucket_groups != 0;
+    const bool is_serial = info->kernel_class == CLMOE_CLASS_SERIAL;
     const uint64_t passes = plan->num_passes, keys = passes * num_items * plan->key_bytes, values = passes * num_items * plan->value_bytes;
-    const uint64_t table = passes * 4 * SORT_DIGITS * path.num_chunks;
-    info->num_launches = path.num_launches == 1 ? 1 : path.num_launches * plan->num_passes;
+    /* Keys are read to be placed, and to be counted: at once for all passes of one launch in the serial class. */
+    const uint64_t times_counted = !is_serial ? passes : path.num_launches == 1 ? 1 : has_buckets ? 2 : passes;
+    const uint64_t table = (has_buckets ? 1 : passes) * 4 * SORT_DIGITS * path.num_chunks;
+    info->num_launches = path.num_launches == 1 ? 1 : has_buckets ? path.num_launches + 1 : path.num_launches * plan->num_passes;
     info->num_groups = path.num_chunks;
-    info->bytes_read = 2 * keys + values - (plan->desc.is_argsort ? num_items * plan->value_bytes : 0);
+    info->bytes_read =
+        keys + times_counted * num_items * plan->key_bytes + values - (plan->desc.is_argsort ? num_items * plan->value_bytes : 0);
     info->bytes_written = keys + values;
     if (path.num_launches > 1) {
         info->bytes_read += path.num_launches == 2 ? table * path.num_chunks : 3 * table;
         info->bytes_written += path.num_launches == 2 ? table : 2 * table;
+        info->bytes_read += path.num_bucket_groups * (path.num_launches == 2 ? table : 4 * SORT_DIGITS);
     }
     if (info->kernel_class == CLMOE_CLASS_PARALLEL)
         info->local_bytes = 4 * local_items(NULL, base->group_size);
@@ -106,8 +119,9 @@ clmoe_status clmoe_sort_plan_create(clmoe_context *context, const clmoe_sort_des
     clmoe_plan *base;
     status = clmoe_choose_group_size(context, function, &desc->tuning, local_items, NULL, &group_size);
     if (status == CLMOE_SUCCESS)
-        status = clmoe_plan_new(context, sizeof(struct sort_plan), &kernel_sets[has_wide_keys][desc->value_bytes == 8], group_size,
-                                desc->tuning.group_size, &base);
+        status = clmoe_plan_new(context, sizeof(struct sort_plan),
+                                &kernel_sets[has_wide_keys][desc->value_bytes == 8][context->info.kernel_class == CLMOE_CLASS_PARALLEL],
+                                group_size, desc->tuning.group_size, &base);
     if (status != CLMOE_SUCCESS)
         return status;
     struct sort_plan *made = (struct sort_plan *)base;
@@ -124,7 +138,7 @@ clmoe_status clmoe_sort_plan_create(clmoe_context *context, const clmoe_sort_des
     const bool has_spare = made->num_passes > 1;
     made->values_at = has_spare ? section((uint64_t)desc->max_items * made->key_bytes) : 0;
     made->table_at = made->values_at + (has_spare ? section((uint64_t)desc->max_items * made->value_bytes) : 0);
-    base->workspace_bytes = made->table_at + 4 * (2 * (size_t)path.num_chunks + 1) * SORT_DIGITS;
+    base->workspace_bytes = made->table_at + 4 * sort_table_rows(path.num_chunks, path.num_bucket_groups) * SORT_DIGITS;
     *plan = base;
     return CLMOE_SUCCESS;
 }
@@ -191,12 +205,13 @@ clmoe_status clmoe_sort_enqueue(clmoe_plan *base, cl_command_queue queue, const 
         .end_bit = plan->desc.end_bit,
         .is_prefixed = path.num_launches == 3,
     };
-    struct sort_params params[MAX_PASSES];
+    const bool has_buckets = path.num_bucket_groups != 0;
+    struct sort_params params[SORT_MAX_PASSES];
     struct clmoe_call call;
     struct clmoe_stage *stage;
     struct items_at from = in;
     call.num_stages = 0;
-    for (uint32_t pass = 0; pass < (path.num_launches == 1 ? 1 : plan->num_passes); ++pass) {
+    for (uint32_t pass = 0; pass < (path.num_launches == 1 || has_buckets ? 1 : plan->num_passes); ++pass) {
         const struct items_at to = path.num_launches == 1 || (plan->num_passes - pass) % 2 == 1 ? out : spare;
         struct sort_params *p = &params[pass];
         *p = common;
@@ -204,7 +219,7 @@ clmoe_status clmoe_sort_enqueue(clmoe_plan *base, cl_command_queue queue, const 
         p->values_in_at = from.values_at;
         p->keys_out_at = to.keys_at;
         p->values_out_at = to.values_at;
-        p->shift = plan->desc.begin_bit + pass * SORT_DIGIT_BITS;
+        p->shift = has_buckets ? plan->desc.end_bit - SORT_DIGIT_BITS : plan->desc.begin_bit + pass * SORT_DIGIT_BITS;
         if (plan->desc.is_argsort && pass == 0)
             p->has |= SORT_IS_ARGSORT;
         if (path.num_launches > 1) {
@@ -233,6 +248,20 @@ clmoe_status clmoe_sort_enqueue(clmoe_plan *base, cl_command_queue queue, const 
         if (is_parallel)
             clmoe_stage_local(stage, local_bytes);
         from = to;
+    }
+    if (has_buckets) {
+        struct sort_params *p = &params[1];
+        *p = common;
+        p->keys_out_at = out.keys_at;
+        p->values_out_at = out.values_at;
+        p->shift = plan->desc.begin_bit;
+        p->end_bit = plan->desc.end_bit - SORT_DIGIT_BITS;
+        stage = clmoe_call_launch(&call, KERNEL_BUCKETS, path.num_bucket_groups, base->group_size, p, sizeof *p);
+        clmoe_stage_buffer(stage, out.keys);
+        clmoe_stage_buffer(stage, out.values);
+        clmoe_stage_buffer(stage, spare.keys);
+        clmoe_stage_buffer(stage, spare.values);
+        clmoe_stage_buffer(stage, &args->workspace);
     }
     return context->backend->enqueue(context, base->kernels, call.stages, call.num_stages, &tail);
 }
