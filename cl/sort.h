@@ -31,16 +31,16 @@ struct sort_params {
     u32 reserved;
 };
 
+static inline u32 sort_num_passes(u32 begin_bit, u32 end_bit) {
+    return end_bit > begin_bit ? ceil_div(end_bit - begin_bit, SORT_DIGIT_BITS) : 1;
+}
+
 /* The workspace holds, each from a multiple of 64 bytes on: spare keys [n], spare values [n], and the table of u32 [rows][SORT_DIGITS]:
  * counts of each chunk, totals, and (serial class) the next row of each digit for each chunk, and later for each group of `buckets` and
  * each of its passes. The single launch has rows for its passes alone. */
-static inline u64 sort_table_rows(u32 num_chunks, u32 num_bucket_groups) {
-    const u64 sorting = (u64)num_bucket_groups * SORT_MAX_PASSES, placing = num_chunks > SORT_MAX_PASSES ? num_chunks : SORT_MAX_PASSES;
+static inline u64 sort_table_rows(u32 num_chunks, u32 num_bucket_groups, u32 num_passes) {
+    const u64 sorting = (u64)num_bucket_groups * (num_passes - 1), placing = num_chunks > num_passes ? num_chunks : num_passes;
     return num_chunks + 1 + (placing > sorting ? placing : sorting);
-}
-
-static inline u32 sort_num_passes(u32 begin_bit, u32 end_bit) {
-    return end_bit > begin_bit ? ceil_div(end_bit - begin_bit, SORT_DIGIT_BITS) : 1;
 }
 
 #ifdef CLMOE_KERNEL

@@ -274,7 +274,7 @@ static uint64_t sort_iterations(bool is_serial, uint32_t group_size, uint32_t nu
 
 const char *clmoe_tune_sort(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size, const clmoe_tuning *wanted,
                             uint32_t num_items, uint32_t num_passes, struct clmoe_items_path *path) {
-    enum { DIGITS = 256, TWO_CHUNKS = 8, BUCKET_GROUPS_PER_UNIT = 8, ONE_UNIT_ITEMS = 1 << 20 };
+    enum { DIGITS = 256, TWO_CHUNKS = 8, BUCKET_GROUPS_PER_UNIT = 8, BUCKET_GROUP_ITEMS = 4096, ONE_UNIT_ITEMS = 1 << 20 };
     const bool is_serial = kernel_class == CLMOE_CLASS_SERIAL;
     path->num_chunks = item_chunks(limits, kernel_class, group_size, wanted, num_items, 1024);
     path->num_groups =
@@ -287,7 +287,10 @@ const char *clmoe_tune_sort(const struct clmoe_limits *limits, clmoe_class kerne
     const bool has_buckets = is_serial && num_passes > 1 && limits->max_iterations == 0;
     if (has_buckets && wanted->num_launches == 0 && num_items > ONE_UNIT_ITEMS)
         path->num_launches = max_u32(path->num_launches, 2);
-    path->num_bucket_groups = has_buckets && path->num_launches > 1 ? min_u32(DIGITS, BUCKET_GROUPS_PER_UNIT * limits->compute_units) : 0;
+    path->num_bucket_groups = 0;
+    if (has_buckets && path->num_launches > 1)
+        path->num_bucket_groups =
+            min_u32(min_u32(DIGITS, BUCKET_GROUPS_PER_UNIT * limits->compute_units), max_u32(1, num_items / BUCKET_GROUP_ITEMS));
     if (wanted->num_launches == 0 && is_cut(limits, sort_iterations(is_serial, group_size, num_items, num_passes, path)))
         path->num_launches = 3;
     return is_cut(limits, sort_iterations(is_serial, group_size, num_items, num_passes, path)) ? loop_cut : NULL;

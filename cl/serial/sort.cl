@@ -250,15 +250,17 @@ static inline void NAME(sort_insert)(struct sort_params p, global const KEY *key
     }
 }
 
-/* sort_buckets - each group sorts those digits' rows that begin in its share of the rows, by the bits [p.shift, p.end_bit) below the
- * digits. in       table rows 0 ... num_chunks in/out   keys_out [n], values_out [n], keys_spare [n], values_spare [n]; the items lie in
- * `spare` if the number of passes is odd, else in `out` scratch  table rows num_chunks + 1 + g SORT_MAX_PASSES + 0 ... num_passes - 1
+/* sort_buckets - each group sorts those digits' rows that begin in its share of the rows, by the bits [p.shift, p.end_bit) below.
+ * in       table rows 0 ... num_chunks
+ * in/out   keys_out [n], values_out [n], keys_spare [n], values_spare [n]; items lie in `spare` if the number of passes is odd, else `out`
+ * scratch  table rows num_chunks + 1 + g num_passes + 0 ... num_passes - 1
  */
 kernel void NAME(sort_buckets)(struct sort_params p, global KEY *keys_out, global VALUE *values_out, global KEY *keys_spare,
                                global VALUE *values_spare, global u32 *table) {
     const u32 group = (u32)get_group_id(0), num_groups = (u32)get_num_groups(0);
     const u32 from = share_begin(p.num_items, num_groups, group), to = share_begin(p.num_items, num_groups, group + 1);
-    const bool in_spare = sort_num_passes(p.shift, p.end_bit) % 2 == 1;
+    const u32 num_passes = sort_num_passes(p.shift, p.end_bit);
+    const bool in_spare = num_passes % 2 == 1;
     keys_out += p.keys_out_at;
     values_out += p.values_out_at;
     keys_spare += p.keys_spare_at;
@@ -266,7 +268,7 @@ kernel void NAME(sort_buckets)(struct sort_params p, global KEY *keys_out, globa
     table += p.table_at;
     global const KEY *keys = in_spare ? keys_spare : keys_out;
     global const VALUE *values = in_spare ? values_spare : values_out;
-    global u32 *rows = table + (u64)(p.num_chunks + 1 + group * SORT_MAX_PASSES) * SORT_DIGITS;
+    global u32 *rows = table + (u64)(p.num_chunks + 1 + group * num_passes) * SORT_DIGITS;
     for (u32 digit = 0, first = 0, last; digit < SORT_DIGITS; ++digit, first = last) {
         last = first + sort_digit_count(p, table, digit);
         if (first < from || first >= to)

@@ -138,7 +138,7 @@ clmoe_status clmoe_sort_plan_create(clmoe_context *context, const clmoe_sort_des
     const bool has_spare = made->num_passes > 1;
     made->values_at = has_spare ? section((uint64_t)desc->max_items * made->key_bytes) : 0;
     made->table_at = made->values_at + (has_spare ? section((uint64_t)desc->max_items * made->value_bytes) : 0);
-    base->workspace_bytes = made->table_at + 4 * sort_table_rows(path.num_chunks, path.num_bucket_groups) * SORT_DIGITS;
+    base->workspace_bytes = made->table_at + 4 * sort_table_rows(path.num_chunks, path.num_bucket_groups, made->num_passes) * SORT_DIGITS;
     *plan = base;
     return CLMOE_SUCCESS;
 }
