@@ -268,7 +268,7 @@ bool bench_peer_solve(bench_peer *peer, const bench_problem *problem, uint32_t s
 /* Removes the files of the inputs and outputs. */
 void bench_peers_unshare(bench_problem *problem);
 
-/* ---- Measuring (bench_measure.c) ------------------------------------------------------------------------------------------------ */
+/* ---- Measuring (bench_measure.c; one contender: bench_case.h) -------------------------------------------------------------------- */
 
 typedef struct bench_effort {
     double row_ms; /* time for the samples of a row */
