@@ -6,7 +6,8 @@
  *     a.json       what follows the empty line, up to the first 0; b.json: what follows that
  *     raw.npy      all that follows the empty line
  *
- * No other file can be opened, outputs go nowhere, the only device is the native one with one thread, and the bench measures nothing.
+ * No other file can be opened, outputs go nowhere, the only device is the native one with one thread, the bench measures nothing, and no
+ * other program runs.
  */
 #define _GNU_SOURCE /* memfd_create */
 #include "bench.h"
@@ -171,8 +172,9 @@ outcome __real_report_error(const char *command, outcome result, const char *for
 outcome __wrap_report_error(const char *command, outcome result, const char *format, ...);
 clmoe_status __real_clmoe_context_create(const char *selector, const clmoe_context_options *options, clmoe_context **context);
 clmoe_status __wrap_clmoe_context_create(const char *selector, const clmoe_context_options *options, clmoe_context **context);
-bool __wrap_bench_measure(const bench_workload *work, bench_device *devices, size_t num_devices, const char *data_dir,
-                          const bench_effort *effort, bench_rows *rows);
+bool __wrap_bench_measure(const bench_workload *work, const bench_field *field, const char *data_dir, const bench_effort *effort,
+                          bench_rows *rows);
+bool __wrap_bench_peer_open(bench_peer *peer, const char *command);
 
 outcome __wrap_report_error(const char *command, outcome result, const char *format, ...) {
     char text[5000];
@@ -191,10 +193,17 @@ clmoe_status __wrap_clmoe_context_create(const char *selector, const clmoe_conte
     return __real_clmoe_context_create(selector, &changed, context);
 }
 
-bool __wrap_bench_measure(const bench_workload *work, bench_device *devices, size_t num_devices, const char *data_dir,
-                          const bench_effort *effort, bench_rows *rows) {
-    (void)work, (void)devices, (void)num_devices, (void)data_dir, (void)effort, (void)rows;
+bool __wrap_bench_measure(const bench_workload *work, const bench_field *field, const char *data_dir, const bench_effort *effort,
+                          bench_rows *rows) {
+    (void)work, (void)field, (void)data_dir, (void)effort, (void)rows;
     return false;
+}
+
+/* A command line must not run another. Peers whose command begins with an x are there. */
+bool __wrap_bench_peer_open(bench_peer *peer, const char *command) {
+    memset(peer, 0, sizeof *peer);
+    snprintf(peer->reason, sizeof peer->reason, "%.99s", command);
+    return command[0] == 'x';
 }
 
 /* ---- libFuzzer ------------------------------------------------------------------------------------------------------------------ */
