@@ -231,7 +231,8 @@ def serve(peer, answers):
         word, *rest = line.split()
         if word == "pose":
             op, *pairs = rest
-            p = types.SimpleNamespace(**{key: value if key == "directory" else int(value) for key, value in (pair.split("=", 1) for pair in pairs)})
+            p = dict(pair.split("=", 1) for pair in pairs)
+            p = types.SimpleNamespace(**{key: value if key == "directory" else int(value) for key, value in p.items()})
             sets = [peer.put(op, [np.fromfile("%s/input.%d.%d" % (p.directory, s, i), t) for i, t in enumerate(INPUT_TYPES[op])])
                     for s in range(p.num_sets)]
             call = getattr(peer, op)

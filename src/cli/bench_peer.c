@@ -48,7 +48,10 @@ static bool send_line(bench_peer *peer, const char *format, ...) {
 static bool receive_line(bench_peer *peer, char *line, size_t line_bytes) {
     for (size_t length = 0; length < line_bytes; length++) {
         struct pollfd waiting = {.fd = peer->socket, .events = POLLIN};
-        const int num_ready = poll(&waiting, 1, ANSWER_MS);
+        int num_ready;
+        do {
+            num_ready = poll(&waiting, 1, ANSWER_MS);
+        } while (num_ready < 0 && errno == EINTR);
         if (num_ready == 0) {
             return lose(peer, "the peer gave no answer in %d s", ANSWER_MS / 1000);
         }
