@@ -3,7 +3,7 @@
  *     count, place             every group adds up the counts of all chunks itself
  *     count, offsets, place    a launch adds them up
  *
- * The serial class makes one such pass, by the highest digit, and then
+ * The serial class on one or two units makes one such pass, by the highest digit, and then
  *
  *     buckets                  the other passes over the rows of each digit, which fit into a core's cache as the whole does not
  *
