@@ -17,7 +17,7 @@ printf 'name Faulty\nversion 1\ndevice host\noperators scan\n'
 while read -r question rest; do
     case $question in
     pose)
-        [[ $rest =~ num_items=([0-9]+).*directory=([^ ]+) ]]
+        [[ $rest =~ num_items=([0-9]+).*directory=(.+) ]]
         bytes=$((4 * BASH_REMATCH[1]))
         directory=${BASH_REMATCH[2]}
         fails refuses echo "no room for it" || fails nonsense echo "what?" || echo ready

@@ -8,9 +8,10 @@ python=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
-mkdir tmp
+tmp="$work/a directory with a name that is longer than most, and with blanks"
+mkdir "$tmp"
 unset CLMOE_CACHE_DIR XDG_CACHE_HOME NO_COLOR
-export CLMOE_DEVICE=native HOME="$work" LC_ALL=C TMPDIR=$work/tmp OCL_ICD_VENDORS=pocl.icd
+export CLMOE_DEVICE=native HOME="$work" LC_ALL=C TMPDIR=$tmp OCL_ICD_VENDORS=pocl.icd
 . "$here/cli.sh"
 
 # ---- Those that come with the project
@@ -65,6 +66,8 @@ run bench --peer "$cpp boost nosuch"
 check "a peer without its device" eval '[ $code -eq 2 ] && grep -q "the peer says: error: no OpenCL device has .nosuch. in its name" err'
 TMPDIR=$work/nosuch run bench --quick --filter "scan u32 n=1e4" --peer "$python numpy"
 check "no place for files: the row says so" eval '[ $code -eq 0 ] && grep -Eq "^  NumPy .* skipped: the inputs can.t be written to files: No such file" out'
-check "no file is left" eval '[ -z "$(ls "$work/tmp")" ]'
+TMPDIR=/tmp/$(printf 'x%.0s' {1..600}) run bench --quick --filter "scan u32 n=1e4" --peer "$cpp std"
+check "a place with too long a name: the row says so" eval '[ $code -eq 0 ] && grep -Eq "^  std .* skipped: the inputs can.t be written to files: File name too long" out'
+check "no file is left" eval '[ -z "$(ls "$tmp")" ]'
 
 finish

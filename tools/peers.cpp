@@ -205,8 +205,6 @@ std::string pose(peer &who, std::istringstream &rest, problem &p) {
     for (std::string pair; rest >> pair;) {
         if (pair.compare(0, 9, "num_sets=") == 0) {
             p.num_sets = std::stoul(pair.substr(9));
-        } else if (pair.compare(0, 10, "directory=") == 0) {
-            p.directory = pair.substr(10);
         }
     }
     const std::string refusal = who.refusal(p.op);
@@ -229,11 +227,14 @@ void serve(peer &who) {
               << "\noperators scan sort_keys sort_pairs" << std::endl;
     problem p;
     for (std::string line; std::getline(std::cin, line);) {
-        std::istringstream rest(line);
+        const std::string key = " directory=";
+        const std::size_t at = line.find(key); // ends with the line
+        std::istringstream rest(line.substr(0, at));
         std::string word;
         std::size_t set = 0, num_calls = 0;
         rest >> word;
         if (word == "pose") {
+            p.directory = at == std::string::npos ? "" : line.substr(at + key.size());
             std::cout << pose(who, rest, p) << std::endl;
         } else if (word == "time") {
             rest >> set >> num_calls;

@@ -228,11 +228,11 @@ def serve(peer, answers):
     answer("clmoe-peer 1\nname %s\nversion %s\ndevice %s\noperators %s" % (peer.name, peer.version, peer.device, " ".join(operators)))
     p, sets, call = None, [], None
     for line in sys.stdin:
+        line, _, directory = line.rstrip("\n").partition(" directory=")
         word, *rest = line.split()
         if word == "pose":
             op, *pairs = rest
-            p = dict(pair.split("=", 1) for pair in pairs)
-            p = types.SimpleNamespace(**{key: value if key == "directory" else int(value) for key, value in p.items()})
+            p = types.SimpleNamespace(directory=directory, **{key: int(value) for key, value in (pair.split("=") for pair in pairs)})
             sets = [peer.put(op, [np.fromfile("%s/input.%d.%d" % (p.directory, s, i), t) for i, t in enumerate(INPUT_TYPES[op])])
                     for s in range(p.num_sets)]
             call = getattr(peer, op)

@@ -136,7 +136,7 @@ typedef struct bench_problem {
     uint64_t input_hash;
     double padding_factor; /* align, route_align: rows in use per pair; else 0 */
     char reason[256];      /* why it can't be posed here; "" if it can */
-    char directory[64];    /* where its inputs lie as files, for peers; "" if nowhere */
+    char directory[512];   /* where its inputs lie as files, for peers; "" if nowhere */
 } bench_problem;
 
 /* Sizes the arrays, and fills num_sets of them: as many as the last cache is too small for. */
@@ -239,10 +239,10 @@ double bench_device_us(const bench_row *row);
  *
  * Then it answers until its stdin ends:
  *
- *     pose align num_sets=2 num_tokens=4096 top_k=8 ... directory=D    ready, or: no REASON. Inputs of the sets 0, 1 ... are the files
- *                                                       D/input.SET.0, .1 ...: the operator's arrays as they lie in memory
- *     time SET CALLS                                    us MICROSECONDS of that many calls, on the sets SET, SET + 1 ... in turn
- *     solve SET                                         done, with the outputs of one call in D/output.0.0, .1 ...
+ *     pose align num_sets=2 num_tokens=4096 top_k=8 ... directory=D    ready, or: no REASON. D ends with the line; inputs of the sets 0, 1
+ * ... are the files D/input.SET.0, .1 ...: the operator's arrays as in memory time SET CALLS                                    us
+ * MICROSECONDS of that many calls, on the sets SET, SET + 1 ... in turn solve SET                                         done, with the
+ * outputs of one call in D/output.0.0, .1 ...
  */
 enum { BENCH_PEER_LINE = 512 };
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 enum { ANSWER_MS = 300000 }; /* one that is silent for longer is given up */
+enum { PATH_BYTES = BENCH_PEER_LINE + 64 };
 
 /* ---- Lines ---------------------------------------------------------------------------------------------------------------------- */
 
@@ -27,7 +28,7 @@ static bool lose(bench_peer *peer, const char *format, ...) {
 }
 
 static bool send_line(bench_peer *peer, const char *format, ...) {
-    char line[1024];
+    char line[2 * BENCH_PEER_LINE];
     va_list arguments;
     va_start(arguments, format);
     const int length = vsnprintf(line, sizeof line, format, arguments);
@@ -153,8 +154,8 @@ void bench_peer_close(bench_peer *peer) {
 
 /* ---- Files ---------------------------------------------------------------------------------------------------------------------- */
 
-static void file_path(const bench_problem *problem, char path[96], const char *what, uint32_t set, uint32_t i) {
-    snprintf(path, 96, "%s/%s.%" PRIu32 ".%" PRIu32, problem->directory, what, set, i);
+static void file_path(const bench_problem *problem, char path[PATH_BYTES], const char *what, uint32_t set, uint32_t i) {
+    snprintf(path, PATH_BYTES, "%s/%s.%" PRIu32 ".%" PRIu32, problem->directory, what, set, i);
 }
 
 static bool write_file(const char *path, const void *data, size_t bytes) {
@@ -166,13 +167,17 @@ static bool write_file(const char *path, const void *data, size_t bytes) {
 /* All sets of the inputs, once for all peers. */
 static bool share_inputs(bench_problem *problem) {
     const char *parent = getenv("TMPDIR");
-    char path[96];
+    char path[PATH_BYTES];
     bool is_whole = true;
     if (problem->directory[0]) {
         return true;
     }
-    snprintf(problem->directory, sizeof problem->directory, "%.32s/clmoe-bench-XXXXXX", parent && parent[0] ? parent : "/tmp");
-    if (!mkdtemp(problem->directory)) {
+    const int length =
+        snprintf(problem->directory, sizeof problem->directory, "%s/clmoe-bench-XXXXXX", parent && parent[0] ? parent : "/tmp");
+    if (length >= (int)sizeof problem->directory) {
+        errno = ENAMETOOLONG;
+    }
+    if (length >= (int)sizeof problem->directory || !mkdtemp(problem->directory)) {
         problem->directory[0] = 0;
         return false;
     }
@@ -182,11 +187,16 @@ static bool share_inputs(bench_problem *problem) {
             is_whole = write_file(path, problem->inputs[set][i], problem->input_bytes[i]);
         }
     }
+    if (!is_whole) { /* else the next peer would take a part for all */
+        const int error = errno;
+        bench_peers_unshare(problem);
+        errno = error;
+    }
     return is_whole;
 }
 
 void bench_peers_unshare(bench_problem *problem) {
-    char path[96];
+    char path[PATH_BYTES];
     if (!problem->directory[0]) {
         return;
     }
@@ -270,7 +280,7 @@ double bench_peer_time(bench_peer *peer, uint32_t set, uint32_t num_calls) {
 }
 
 bool bench_peer_solve(bench_peer *peer, const bench_problem *problem, uint32_t set, void *const *outputs) {
-    char path[96], end[8];
+    char path[PATH_BYTES], end[8];
     for (uint32_t i = 0; i < problem->num_outputs; i++) {
         file_path(problem, path, "output", 0, i);
         unlink(path);

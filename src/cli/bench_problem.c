@@ -137,7 +137,7 @@ void bench_problem_open(bench_problem *problem, const bench_workload *work, cons
     problem->work = work;
     size_arrays(problem);
     const uint64_t available = free_bytes(), budget = available ? available / 2 : UINT64_MAX;
-    /* Outputs: what is expected, the host's, the native device's, and one more for each OpenCL device. Where plain C needs scratch
+    /* Outputs: what is expected, the host's, the native device's, and one more for each OpenCL device and peer. Where plain C needs scratch
      * memory, a device needs a workspace of about that size. */
     const uint64_t outputs = problem->bytes_written * (num_copies + 2) + scratch_bytes(problem) * (num_copies + 1);
     const uint64_t sets_budget = budget == UINT64_MAX ? budget : budget / num_copies;
