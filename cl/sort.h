@@ -9,38 +9,54 @@
 
 enum { SORT_DIGIT_BITS = 8, SORT_DIGITS = 1 << SORT_DIGIT_BITS, SORT_MAX_PASSES = 8 };
 
-enum { SORT_INSERTED = 32 }; /* serial class: so few items are sorted by insertion, as a pass walks all digits twice */
+/* Serial class: so few items are sorted by insertion, as a pass walks all digits twice; and so many with the same bits, on the average,
+ * are left to it after the passes. */
+enum { SORT_INSERTED = 32, SORT_CROWD = 1 };
 
 enum { SORT_UNSIGNED = 0, SORT_SIGNED = 1, SORT_FLOAT = 2 };
 
 enum {
     SORT_HAS_VALUES = 1 << 0,
     SORT_IS_ARGSORT = 1 << 1, /* the first pass makes the values: 0, 1, 2, ... */
-    SORT_IS_DESCENDING = 1 << 2
+    SORT_IS_DESCENDING = 1 << 2,
+    SORT_HAS_BUCKETS = 1 << 3 /* the digit is that of the highest bits that differ, in [shift, end_bit) */
 };
 
 /* One pass reads keys and values at .._in and writes them at .._out. The single launch of a small sort makes all passes: from `in` to
  * `out` and back through `spare`, so that the last one ends in `out`. */
 struct sort_params {
     u64 keys_in_at, values_in_at, keys_out_at, values_out_at, keys_spare_at, values_spare_at, table_at; /* in items */
+    u64 buffers_at; /* in packed items after the first spare one */
     u32 num_items, num_chunks;
     u32 order;          /* SORT_UNSIGNED ... */
     u32 has;            /* SORT_HAS_... */
     u32 shift, end_bit; /* bits of this pass: from shift on, at most 8, below end_bit; none is fine. The single launch starts there */
     u32 is_prefixed;    /* the offsets stage ran: row c holds the counts of the chunks before c, row num_chunks those of all */
-    u32 reserved;
+    u32 buffer_items;   /* serial class: items that a group's buffer holds; more are sorted without it */
 };
 
 static inline u32 sort_num_passes(u32 begin_bit, u32 end_bit) {
     return end_bit > begin_bit ? ceil_div(end_bit - begin_bit, SORT_DIGIT_BITS) : 1;
 }
 
-/* The workspace holds, each from a multiple of 64 bytes on: spare keys [n], spare values [n], and the table of u32 [rows][SORT_DIGITS]:
- * counts of each chunk, totals, and (serial class) the next row of each digit for each chunk, and later for each group of `buckets` and
- * each of its passes. The single launch has rows for its passes alone. */
-static inline u64 sort_table_rows(u32 num_chunks, u32 num_bucket_groups, u32 num_passes) {
-    const u64 sorting = (u64)num_bucket_groups * (num_passes - 1), placing = num_chunks > num_passes ? num_chunks : num_passes;
-    return num_chunks + 1 + (placing > sorting ? placing : sorting);
+/* The workspace holds, each from a multiple of 64 bytes on,
+ *
+ *   spare    keys [n] and values [n]; or, packed, items [n]
+ *   buffers  serial class: items [groups][buffer_items]
+ *   table    u32 [rows][SORT_DIGITS]: counts of each chunk, totals; serial class: a word for each chunk with the bits that differ in it;
+ *            then rows for scratch: one for each chunk, and later SORT_MAX_PASSES for each group of `buckets`
+ */
+static inline u32 sort_bits_row(u32 num_chunks) {
+    return num_chunks + 1;
+}
+
+static inline u32 sort_scratch_row(u32 num_chunks) {
+    return sort_bits_row(num_chunks) + ceil_div(2 * num_chunks, SORT_DIGITS);
+}
+
+static inline u64 sort_table_rows(u32 num_chunks, u32 num_bucket_groups) {
+    const u64 sorting = (u64)(num_bucket_groups > 1 ? num_bucket_groups : 1) * SORT_MAX_PASSES;
+    return sort_scratch_row(num_chunks) + (num_chunks > sorting ? num_chunks : sorting);
 }
 
 #ifdef CLMOE_KERNEL

@@ -16,7 +16,7 @@ enum { CLMOE_MAX_STAGES = 24 }; /* of a call: three for each of the eight passes
 /* What an operator needs compiled. Strings live as long as the library. */
 struct clmoe_kernel_set {
     const char *op;                              /* "align": cl/align.h and cl/<class>/align.cl */
-    const char *parts[2];                        /* operators whose files come before that, or NULL */
+    const char *parts[2];                        /* other files that come before that: an operator's, or "sort_items"; or NULL */
     const char *variant;                         /* "i32": the native device picks the kernel <name>_<variant> */
     const char *defines;                         /* the same choice as source text for OpenCL: "#define ID int\n..." */
     const char *kernel_names[CLMOE_MAX_KERNELS]; /* up to the first NULL */

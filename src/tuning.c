@@ -274,14 +274,8 @@ static uint64_t sort_iterations(bool is_serial, uint32_t group_size, uint32_t nu
 
 const char *clmoe_tune_sort(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size, const clmoe_tuning *wanted,
                             uint32_t num_items, uint32_t num_passes, struct clmoe_items_path *path) {
-    enum {
-        DIGITS = 256,
-        TWO_CHUNKS = 8,
-        BUCKET_GROUPS_PER_UNIT = 8,
-        BUCKET_GROUP_ITEMS = 4096,
-        ONE_UNIT_ITEMS = 1 << 20,
-        BUCKET_UNITS = 2
-    };
+    enum { DIGITS = 256, TWO_CHUNKS = 8, BUCKET_UNITS = 2, BUCKET_GROUPS_PER_UNIT = 8, BUCKET_GROUP_ITEMS = 4096 };
+    enum { CACHED_ITEMS = 1 << 17, EVEN_BUCKETS = 32 };
     const bool is_serial = kernel_class == CLMOE_CLASS_SERIAL;
     path->num_chunks = item_chunks(limits, kernel_class, group_size, wanted, num_items, 1024);
     path->num_groups =
@@ -291,14 +285,21 @@ const char *clmoe_tune_sort(const struct clmoe_limits *limits, clmoe_class kerne
                          : path->num_chunks <= TWO_CHUNKS ? 2
                                                           : 3;
     /* How many items are in a bucket is the keys' affair: at worst all, for one group to sort. So not where iterations are counted, and
-     * not where many units would wait (two: 10^7 pairs in 50 ms instead of 65, at worst 90). */
-    const bool has_buckets = is_serial && num_passes > 1 && limits->max_iterations == 0 && limits->compute_units <= BUCKET_UNITS;
-    if (has_buckets && wanted->num_launches == 0 && num_items > ONE_UNIT_ITEMS)
+     * not where many units would wait. */
+    const bool is_cached = is_serial && num_passes > 1 && limits->max_iterations == 0;
+    const bool has_buckets = is_cached && limits->compute_units <= BUCKET_UNITS;
+    if (has_buckets && wanted->num_launches == 0 && num_items > CACHED_ITEMS)
         path->num_launches = max_u32(path->num_launches, 2);
     path->num_bucket_groups = 0;
     if (has_buckets && path->num_launches > 1)
         path->num_bucket_groups =
             min_u32(min_u32(DIGITS, BUCKET_GROUPS_PER_UNIT * limits->compute_units), max_u32(1, num_items / BUCKET_GROUP_ITEMS));
+    /* Buffers hold a few times as many items as buckets of equal size have; together, a small sort's by a single group. */
+    const uint32_t one_sort = min_u32(num_items, CACHED_ITEMS);
+    path->buffer_items = !is_cached ? 0
+                         : path->num_bucket_groups == 0
+                             ? one_sort
+                             : min_u32(CACHED_ITEMS, max_u32(num_items / EVEN_BUCKETS, ceil_div(one_sort, path->num_bucket_groups)));
     if (wanted->num_launches == 0 && is_cut(limits, sort_iterations(is_serial, group_size, num_items, num_passes, path)))
         path->num_launches = 3;
     return is_cut(limits, sort_iterations(is_serial, group_size, num_items, num_passes, path)) ? loop_cut : NULL;

@@ -240,7 +240,8 @@ void fill_map(int32_t *map, uint32_t E, map_kind how, random_stream *random) {
     }
 }
 
-const char *const key_fill_names[NUM_KEY_FILLS] = {"random", "equal", "two values", "sorted", "reversed", "one outlier", "few", "special"};
+const char *const key_fill_names[NUM_KEY_FILLS] = {"random", "equal",   "two values", "sorted", "reversed", "one outlier",
+                                                   "few",    "special", "crowded",    "twins",  "heavy"};
 
 void fill_keys(void *keys, size_t n, clmoe_type type, key_fill how, random_stream *random) {
     static const uint64_t u32[] = {0,           1,           2,           0x7fffffffu, 0x80000000u, 0x80000001u,
@@ -252,6 +253,7 @@ void fill_keys(void *keys, size_t n, clmoe_type type, key_fill how, random_strea
                                    0x100000000, 0x100000001, 0x80000000, 0xffffffff00000000u, 0x8000000000000001u,   UINT64_MAX - 1};
     const uint64_t *const list = type == CLMOE_TYPE_U64 ? u64 : type == CLMOE_TYPE_F32 ? f32 : u32;
     const uint32_t specials = type == CLMOE_TYPE_F32 ? sizeof f32 / sizeof *f32 : sizeof u32 / sizeof *u32;
+    const uint32_t high = type == CLMOE_TYPE_U64 ? 56 : 24; /* bits below the highest byte */
     const size_t width = oracle_type_bytes(type), outlier = n == 0 ? 0 : (size_t)random_bits(random) % n;
     uint64_t few[5];
     for (size_t i = 0; i < 5; ++i)
@@ -264,6 +266,9 @@ void fill_keys(void *keys, size_t n, clmoe_type type, key_fill how, random_strea
         case KEYS_ONE_OUTLIER: key = few[i == outlier]; break;
         case KEYS_FEW: key = few[(key >> 32) % 5]; break;
         case KEYS_SPECIAL: key = list[(key >> 32) % specials]; break;
+        case KEYS_CROWDED: key = (few[(key >> 32) % 3] & ~UINT64_C(0xfff)) | (key & 0xfff); break;
+        case KEYS_TWINS: key = (key & 0xff) << high | (key & 0xff) << (high - 8) | key >> (72 - high); break;
+        case KEYS_HEAVY: key = key & 1 ? key & ((UINT64_C(1) << high) - 1) : key; break;
         case KEYS_RANDOM:
         case KEYS_SORTED:
         case KEYS_REVERSED:

@@ -78,7 +78,9 @@ typedef enum map_kind {
 } map_kind;
 void fill_map(int32_t *map, uint32_t num_experts, map_kind how, random_stream *random);
 
-/* Items of histogram, scan and sort. KEYS_SPECIAL: the ends of the range, zeros, and for f32 NaNs of many kinds, infinities, denormals. */
+/* Items of histogram, scan and sort. KEYS_SPECIAL: the ends of the range, zeros, and for f32 NaNs of many kinds, infinities, denormals.
+ * KEYS_CROWDED: many low bits under three values of the high ones; KEYS_TWINS: the highest two bytes are equal; KEYS_HEAVY: half of them
+ * have the same highest byte. */
 typedef enum key_fill {
     KEYS_RANDOM,
     KEYS_EQUAL,
@@ -88,6 +90,9 @@ typedef enum key_fill {
     KEYS_ONE_OUTLIER,
     KEYS_FEW,
     KEYS_SPECIAL,
+    KEYS_CROWDED,
+    KEYS_TWINS,
+    KEYS_HEAVY,
     NUM_KEY_FILLS
 } key_fill;
 extern const char *const key_fill_names[NUM_KEY_FILLS];

@@ -61,7 +61,10 @@ clmoe_add_mutant(unknown_loop_cut rusticl-serial test_align src/tuning.c "is_llv
 clmoe_add_mutant(unstable_sort pocl-parallel test_sort cl/parallel/sort.cl
   "const u32 i = base + (u32)get_local_id(0);\n        const bool has_item"
   "const u32 i = base + (W - 1 - (u32)get_local_id(0));\n        const bool has_item")
-clmoe_add_mutant(unstable_insertion native test_sort cl/serial/sort.cl "flip, mask) > bits" "flip, mask) >= bits")
+clmoe_add_mutant(unstable_insertion native test_sort cl/serial/sort_items.cl "& mask) > bits" "& mask) >= bits")
+clmoe_add_mutant(half_inserted native test_sort cl/serial/sort_items.cl
+  "if (moves > max_moves)\n                return false;" "if (moves > max_moves)\n                return true;")
+clmoe_add_mutant(even_passes native test_sort cl/serial/sort.cl "range.end) | 1)" "range.end))")
 clmoe_add_mutant(infinity_is_nan native test_sort cl/sort.h "magnitude > 0x7f800000u" "magnitude >= 0x7f800000u")
 clmoe_add_mutant(scan_without_carry pocl-parallel test_scan cl/parallel/scan.cl "before += total;" "")
 clmoe_add_mutant(ignored_uncounted native test_histogram cl/serial/histogram.cl "++ignored;" "(void)ignored;")
@@ -97,8 +100,8 @@ clmoe_add_mutant(write_behind_end native test_selftest cl/serial/scan.cl
 clmoe_add_mutant(changed_input native test_selftest cl/serial/scan.cl
   "sum += input[i];\n        output" "sum += input[i];\n        ((global ITEM *)input)[i] = 0;\n        output")
 clmoe_add_mutant(lost_item_of_chunk rusticl-serial test_selftest cl/serial/sort.cl
-  "last = share_begin(p.num_items, p.num_chunks, chunk + 1);\n    const bool makes"
-  "last = share_begin(p.num_items, p.num_chunks, chunk + 1) - (chunk == 5);\n    const bool makes")
+  "last = share_begin(p.num_items, p.num_chunks, chunk + 1);\n    const struct"
+  "last = share_begin(p.num_items, p.num_chunks, chunk + 1) - (chunk == 5);\n    const struct")
 foreach(mutant IN ITEMS unstable_rank_in_selftest.rusticl-parallel rough_quotient_in_selftest.pocl-serial lost_item_of_chunk.rusticl-serial)
   set_property(TEST mutant.${mutant} APPEND PROPERTY LABELS deep) # each compiles all that the self-test runs
 endforeach()

@@ -26,7 +26,7 @@
 /* ---- The operators: one small call of each, in as many launches as it can take -------------------------------------------------- */
 enum { TOKENS = 40, TOP_K = 4, EXPERTS = 16, BLOCK = 8, PAIRS = TOKENS * TOP_K, ROWS = 272, ITEMS = 3000, BINS = 100, ROW_BYTES = 12 };
 enum role { INPUT, OUTPUT, SCRATCH };
-enum { MAX_VIEWS = 20, GUARD_BYTES = 64, MAX_IMAGE_BYTES = ITEMS * ROW_BYTES + 2 * GUARD_BYTES };
+enum { MAX_VIEWS = 20, GUARD_BYTES = 64, MAX_IMAGE_BYTES = 2 * ITEMS * ROW_BYTES + 2 * GUARD_BYTES };
 
 static int32_t ids[PAIRS], indices[ITEMS];
 static float logits[TOKENS * EXPERTS], factors[EXPERTS];

@@ -1,10 +1,19 @@
-/* sort, serial class: stable, 8 bits a pass; each group is one work-item with a contiguous chunk of the items.
+/* sort, serial class: stable; each group is one work-item with a contiguous chunk of the items. In one launch,
  *
- *   one      all passes by a single group: the only launch of a small sort
+ *   one      all by a single group
+ *
+ * or by passes, 8 bits each, the lowest first:
+ *
  *   count    digits of my chunk                                        -> table row g
  *   offsets  column sums over the chunks, if there are many of them    -> table rows 0 ... num_chunks
  *   place    first row of each digit, then each item of my chunk to the next row of its digit
- *   buckets  if these were the highest digits: sorts each of my digits' rows by the bits below, inside the caches
+ *
+ * or by buckets, the items with the same highest digit, which fit into a core's cache as the whole does not:
+ *
+ *   bits     the bits in which keys of my chunk differ                 -> table
+ *   count, offsets as above, the digit being the highest 8 of these bits
+ *   spread   as place; key and value become one packed item, so that fewer lines are written at a time
+ *   buckets  sorts each of my buckets by the bits below
  */
 #ifndef SORT_SERIAL_ONCE
 #define SORT_SERIAL_ONCE
@@ -58,141 +67,83 @@ static inline void sort_first_rows(struct sort_params p, global const u32 *table
 }
 #endif
 
-/* ---- Digits: of the integer with a key's order, which is (the key, or what sort_ordered_u32() makes of a float) ^ flip ---- */
+/* ---- Buckets: items [0, n) to keys_out and values_out, sorted by the bits of `range`; n > 0, and the items are lost ---- */
 
-static inline KEY NAME(sort_flip)(struct sort_params p) {
-    const KEY sign = p.order == SORT_SIGNED ? 0x80000000u : 0;
-    return (p.has & SORT_IS_DESCENDING) ? ~sign : sign;
+/* By passes through memory. Scratch: rows [SORT_MAX_PASSES][SORT_DIGITS]. */
+static inline void NAME(sort_large_bucket)(struct sort_params p, global ITEM *items, global KEY *keys_out, global VALUE *values_out, u32 n,
+                                           struct sort_range range, global u32 *rows) {
+    const u32 values_per_key = sizeof(KEY) > sizeof(VALUE) ? sizeof(KEY) / sizeof(VALUE) : 1;
+    global KEY *keys_spare = (global KEY *)items;
+    global VALUE *values_spare = (global VALUE *)items + (u64)values_per_key * n;
+    range = NAME(sort_range_of)(NAME(sort_differing_items)(p, items, n) & NAME(sort_mask)(range.begin, range.end));
+    const struct sort_digits digits = sort_digits_of(range.begin, range.end, sort_num_passes(range.begin, range.end) | 1);
+    NAME(sort_count_items)(p, items, n, digits, rows);
+    sort_rows_of_counts(digits, n, rows);
+    NAME(sort_part)(p, items, keys_out, values_out, n, sort_digit_of(digits, 0), rows);
+    NAME(sort_passes)(p, keys_out, values_out, keys_out, values_out, keys_spare, values_spare, n, digits, 1, false, rows);
 }
 
-static inline KEY NAME(sort_bits_below)(u32 end_bit) {
-    return end_bit < 8 * sizeof(KEY) ? ((KEY)1 << end_bit) - 1 : ~(KEY)0;
-}
-
-static inline KEY NAME(sort_mask)(u32 begin_bit, u32 end_bit) {
-    return NAME(sort_bits_below)(end_bit) & ~NAME(sort_bits_below)(begin_bit);
-}
-
-static inline KEY NAME(sort_bits)(KEY key, bool is_float, KEY flip, KEY mask) {
-    return ((is_float ? (KEY)sort_ordered_u32((u32)key, SORT_FLOAT) : key) ^ flip) & mask;
-}
-
-/* Counts num_passes digits from bit `shift` on of keys [first, last), added to rows [num_passes][SORT_DIGITS]. */
-static inline void NAME(sort_count_digits)(global const KEY *keys, u32 first, u32 last, bool is_float, KEY flip, KEY mask, u32 shift,
-                                           u32 num_passes, global u32 *rows) {
-    for (u32 i = first; i < last; ++i) {
-        KEY digits = NAME(sort_bits)(keys[i], is_float, flip, mask) >> shift;
-        for (u32 pass = 0; pass < num_passes; ++pass, digits >>= SORT_DIGIT_BITS)
-            ++rows[pass * SORT_DIGITS + ((u32)digits & (SORT_DIGITS - 1))];
-    }
-}
-
-/* The same for integers; the numbers of passes that are common are constants to the compiler. This and the next two are kept out of the
- * functions around them, where compilers run out of registers. */
-static NOT_INLINE void NAME(sort_count_integers)(global const KEY *keys, u32 first, u32 last, KEY flip, KEY mask, u32 shift, u32 num_passes,
-                                                 global u32 *rows) {
-    if (num_passes == 1) {
-        NAME(sort_count_digits)(keys, first, last, false, flip, mask, shift, 1, rows);
-    } else if (num_passes == 3) {
-        NAME(sort_count_digits)(keys, first, last, false, flip, mask, shift, 3, rows);
-    } else if (num_passes == 4) {
-        NAME(sort_count_digits)(keys, first, last, false, flip, mask, shift, 4, rows);
-    } else {
-        NAME(sort_count_digits)(keys, first, last, false, flip, mask, shift, num_passes, rows);
-    }
-}
-
-static NOT_INLINE void NAME(sort_place_integers)(global const KEY *keys, global KEY *keys_out, u32 first, u32 last, KEY flip, u32 shift,
-                                                 u32 mask, global u32 *next_row) {
-    for (u32 i = first; i < last; ++i) {
-        const KEY key = keys[i];
-        const u32 row = next_row[(u32)((key ^ flip) >> shift) & mask]++;
-        keys_out[row] = key;
-    }
-}
-
-static NOT_INLINE void NAME(sort_place_pairs)(global const KEY *keys, global const VALUE *values, global KEY *keys_out,
-                                              global VALUE *values_out, u32 first, u32 last, KEY flip, u32 shift, u32 mask,
-                                              global u32 *next_row) {
-    for (u32 i = first; i < last; ++i) {
-        const KEY key = keys[i];
-        const u32 row = next_row[(u32)((key ^ flip) >> shift) & mask]++;
-        keys_out[row] = key;
-        values_out[row] = values[i];
-    }
-}
-
-/* Counts the digits of num_passes passes -> rows [num_passes][SORT_DIGITS]. */
-static inline void NAME(sort_count_passes)(struct sort_params p, global const KEY *keys, u32 first, u32 last, u32 num_passes,
-                                           global u32 *rows) {
-    const KEY flip = NAME(sort_flip)(p), mask = NAME(sort_mask)(p.shift, p.end_bit);
-    const u32 shift = p.shift % (8 * sizeof(KEY)); /* beyond, there are no bits to sort by */
-    for (u32 i = 0; i < num_passes * SORT_DIGITS; ++i)
-        rows[i] = 0;
-    if (p.order == SORT_FLOAT)
-        NAME(sort_count_digits)(keys, first, last, true, flip, mask, shift, num_passes, rows);
-    else
-        NAME(sort_count_integers)(keys, first, last, flip, mask, shift, num_passes, rows);
-}
-
-/* Items [first, last), each to the next row of its digit at `shift`. */
-static inline void NAME(sort_place_chunk)(struct sort_params p, global const KEY *keys, global const VALUE *values, global KEY *keys_out,
-                                          global VALUE *values_out, u32 first, u32 last, u32 shift, bool makes_values,
-                                          global u32 *next_row) {
-    const KEY flip = NAME(sort_flip)(p);
-    const bool is_float = p.order == SORT_FLOAT, has_values = (p.has & SORT_HAS_VALUES) != 0;
-    const KEY bits = NAME(sort_mask)(shift, p.end_bit);
-    shift %= 8 * sizeof(KEY);
-    const u32 mask = (u32)(bits >> shift) & (SORT_DIGITS - 1);
-    if (!is_float && !has_values) {
-        NAME(sort_place_integers)(keys, keys_out, first, last, flip, shift, mask, next_row);
-        return;
-    }
-    if (!is_float && !makes_values) {
-        NAME(sort_place_pairs)(keys, values, keys_out, values_out, first, last, flip, shift, mask, next_row);
-        return;
-    }
-    for (u32 i = first; i < last; ++i) {
-        const KEY key = keys[i];
-        const u32 row = next_row[(u32)(NAME(sort_bits)(key, is_float, flip, ~(KEY)0) >> shift) & mask]++;
-        keys_out[row] = key;
-        if (has_values)
-            values_out[row] = makes_values ? (VALUE)i : values[i];
-    }
-}
-
-/* All passes over items [first, last), from `keys` and `values` to `out` and back through `spare`, so that the last one ends in `out`.
- * Scratch: rows [num_passes][SORT_DIGITS]. */
-static inline void NAME(sort_passes)(struct sort_params p, global const KEY *keys, global const VALUE *values, global KEY *keys_out,
-                                     global VALUE *values_out, global KEY *keys_spare, global VALUE *values_spare, u32 first, u32 last,
-                                     global u32 *rows) {
-    const u32 num_passes = sort_num_passes(p.shift, p.end_bit);
-    NAME(sort_count_passes)(p, keys, first, last, num_passes, rows);
-    for (u32 pass = 0; pass < num_passes; ++pass, rows += SORT_DIGITS) {
-        const bool to_out = (num_passes - pass) % 2 == 1, makes_values = (p.has & SORT_IS_ARGSORT) != 0 && pass == 0;
-        const u32 shift = p.shift + pass * SORT_DIGIT_BITS;
-        global KEY *keys_to = to_out ? keys_out : keys_spare;
-        global VALUE *values_to = to_out ? values_out : values_spare;
-        u32 row = first;
-        for (u32 digit = 0; digit < SORT_DIGITS; ++digit) {
-            const u32 count = rows[digit];
-            rows[digit] = row;
-            row += count;
+/* n <= p.buffer_items: by passes inside the caches for as many of the highest bits as tell most items apart, and insertion for the rest.
+ * Scratch: buffer [n], rows [SORT_MAX_PASSES][SORT_DIGITS]. */
+static inline void NAME(sort_bucket)(struct sort_params p, global ITEM *items, global KEY *keys_out, global VALUE *values_out, u32 n,
+                                     struct sort_range range, global ITEM *buffer, global u32 *rows) {
+    const u32 num_bits = range.end - range.begin;
+    global ITEM *from = items;
+    u32 wanted = n <= SORT_INSERTED ? 0 : 35 - (u32)clz(n); /* eight values of these bits or more for each item */
+    for (bool is_sorted = false; !is_sorted; wanted = num_bits) {
+        const u32 num_passes = ceil_div(wanted < num_bits ? wanted : num_bits, SORT_DIGIT_BITS);
+        const u32 bits = num_passes * SORT_DIGIT_BITS < num_bits ? wanted : num_bits; /* all, if that takes no further pass */
+        const bool inserts = bits < num_bits, is_small = n <= SORT_INSERTED;
+        const struct sort_digits digits = sort_digits_of(range.end - bits, range.end, num_passes);
+        NAME(sort_count_items)(p, from, n, digits, rows);
+        if (sort_rows_of_counts(digits, n, rows) > SORT_CROWD && inserts && !is_small)
+            continue;
+        for (u32 pass = 0; pass < num_passes; ++pass) {
+            global ITEM *to = from == items ? buffer : items;
+            NAME(sort_move)(p, from, to, n, sort_digit_of(digits, pass), rows + pass * SORT_DIGITS);
+            from = to;
         }
-        NAME(sort_place_chunk)(p, keys, values, keys_to, values_to, first, last, shift, makes_values, rows);
-        keys = keys_to;
-        values = values_to;
+        is_sorted = !inserts || NAME(sort_insert)(p, from, keys_out, values_out, n, range, is_small ? ~0u : 2 * n);
+        if (!inserts)
+            NAME(sort_unpack)(from, keys_out, values_out, n);
     }
+}
+
+/* ---- The kernels ---- */
+
+/* The bits in which keys differ at all: what sort_bits() left in the table. */
+static inline struct sort_range NAME(sort_differing_range)(struct sort_params p, global const u32 *table) {
+    global const KEY *differing = (global const KEY *)(table + sort_bits_row(p.num_chunks) * SORT_DIGITS);
+    KEY all = 0;
+    for (u32 c = 0; c < p.num_chunks; ++c)
+        all |= differing[c];
+    return NAME(sort_range_of)(all & NAME(sort_mask)(p.shift, p.end_bit));
+}
+
+/* sort_bits
+ * in   keys_in [n]
+ * out  a word of the table's row of bits
+ */
+kernel void NAME(sort_bits)(struct sort_params p, global const KEY *keys_in, global u32 *table) {
+    const u32 chunk = (u32)get_group_id(0);
+    const u32 first = share_begin(p.num_items, p.num_chunks, chunk), last = share_begin(p.num_items, p.num_chunks, chunk + 1);
+    global KEY *differing = (global KEY *)(table + p.table_at + sort_bits_row(p.num_chunks) * SORT_DIGITS);
+    keys_in += p.keys_in_at;
+    differing[chunk] = first < last ? NAME(sort_differing_keys)(p, keys_in + first, last - first, keys_in[0]) : 0;
 }
 
 /* sort_count
- * in   keys_in [n]
+ * in   keys_in [n], by buckets: the table's row of bits
  * out  table row g
  */
 kernel void NAME(sort_count)(struct sort_params p, global const KEY *keys_in, global u32 *table) {
     const u32 chunk = (u32)get_group_id(0);
     const u32 first = share_begin(p.num_items, p.num_chunks, chunk), last = share_begin(p.num_items, p.num_chunks, chunk + 1);
-    NAME(sort_count_passes)(p, keys_in + p.keys_in_at, first, last, 1, table + p.table_at + (u64)chunk * SORT_DIGITS);
+    struct sort_digits digits = {p.shift, p.end_bit, SORT_DIGIT_BITS, 1};
+    table += p.table_at;
+    if (p.has & SORT_HAS_BUCKETS)
+        digits = sort_highest_digit(NAME(sort_differing_range)(p, table));
+    NAME(sort_count_keys)(p, keys_in + p.keys_in_at + first, last - first, digits, table + (u64)chunk * SORT_DIGITS);
 }
 
 /* sort_place
@@ -203,79 +154,106 @@ kernel void NAME(sort_place)(struct sort_params p, global const KEY *keys_in, gl
                              global VALUE *values_out, global u32 *table) {
     const u32 chunk = (u32)get_group_id(0);
     const u32 first = share_begin(p.num_items, p.num_chunks, chunk), last = share_begin(p.num_items, p.num_chunks, chunk + 1);
+    const struct sort_digits digits = {p.shift, p.end_bit, SORT_DIGIT_BITS, 1};
     const bool makes_values = (p.has & SORT_IS_ARGSORT) != 0;
     table += p.table_at;
     keys_in += p.keys_in_at;
     values_in += p.values_in_at;
     keys_out += p.keys_out_at;
     values_out += p.values_out_at;
-    global u32 *next_row = table + (u64)(p.num_chunks + 1 + chunk) * SORT_DIGITS;
+    global u32 *next_row = table + (sort_scratch_row(p.num_chunks) + chunk) * SORT_DIGITS;
     sort_first_rows(p, table, chunk, next_row);
-    NAME(sort_place_chunk)(p, keys_in, values_in, keys_out, values_out, first, last, p.shift, makes_values, next_row);
+    NAME(sort_place_keys)(p, keys_in, values_in, keys_out, values_out, first, last, sort_digit_of(digits, 0), makes_values, next_row);
 }
 
-/* sort_one - all passes.
- * in   keys_in [n], values_in [n]
- * out  keys_out [n], values_out [n]; scratch: keys_spare [n], values_spare [n], table rows 0 ... num_passes - 1
- * pre  one group
+/* sort_spread - items that need no more than this digit end in `out`.
+ * in   keys_in [n], values_in [n], table rows 0 ... num_chunks and the row of bits
+ * out  spare items [n], or keys_out [n], values_out [n]; scratch: table row g of those for scratch
  */
-kernel void NAME(sort_one)(struct sort_params p, global const KEY *keys_in, global const VALUE *values_in, global KEY *keys_out,
-                           global VALUE *values_out, global KEY *keys_spare, global VALUE *values_spare, global u32 *table) {
+kernel void NAME(sort_spread)(struct sort_params p, global const KEY *keys_in, global const VALUE *values_in, global KEY *keys_out,
+                              global VALUE *values_out, global KEY *spare, global u32 *table) {
+    const u32 chunk = (u32)get_group_id(0);
+    const u32 first = share_begin(p.num_items, p.num_chunks, chunk), last = share_begin(p.num_items, p.num_chunks, chunk + 1);
+    table += p.table_at;
     keys_in += p.keys_in_at;
     values_in += p.values_in_at;
     keys_out += p.keys_out_at;
     values_out += p.values_out_at;
-    keys_spare += p.keys_spare_at;
-    values_spare += p.values_spare_at;
-    NAME(sort_passes)(p, keys_in, values_in, keys_out, values_out, keys_spare, values_spare, 0, p.num_items, table + p.table_at);
+    global u32 *next_row = table + (sort_scratch_row(p.num_chunks) + chunk) * SORT_DIGITS;
+    const bool makes_values = (p.has & SORT_IS_ARGSORT) != 0;
+    const struct sort_range range = NAME(sort_differing_range)(p, table);
+    const struct sort_digits digits = sort_highest_digit(range);
+    const struct sort_digit digit = sort_digit_of(digits, 0);
+    sort_first_rows(p, table, chunk, next_row);
+    if (digits.begin > range.begin)
+        NAME(sort_pack)(p, keys_in, values_in, (global ITEM *)(spare + p.keys_spare_at), first, last, digit, next_row);
+    else
+        NAME(sort_place_keys)(p, keys_in, values_in, keys_out, values_out, first, last, digit, makes_values, next_row);
 }
 
-/* A few items by insertion, stable, from `keys` and `values` to the same rows of `out`, which may be the same memory. */
-static inline void NAME(sort_insert)(struct sort_params p, global const KEY *keys, global const VALUE *values, global KEY *keys_out,
-                                     global VALUE *values_out, u32 first, u32 last) {
-    const KEY flip = NAME(sort_flip)(p), mask = NAME(sort_mask)(p.shift, p.end_bit);
-    const bool is_float = p.order == SORT_FLOAT, has_values = (p.has & SORT_HAS_VALUES) != 0;
-    for (u32 i = first; i < last; ++i) {
-        const KEY key = keys[i], bits = NAME(sort_bits)(key, is_float, flip, mask);
-        const VALUE value = has_values ? values[i] : 0;
-        u32 row = i;
-        for (; row > first && NAME(sort_bits)(keys_out[row - 1], is_float, flip, mask) > bits; --row) {
-            keys_out[row] = keys_out[row - 1];
-            if (has_values)
-                values_out[row] = values_out[row - 1];
-        }
-        keys_out[row] = key;
-        if (has_values)
-            values_out[row] = value;
-    }
-}
-
-/* sort_buckets - each group sorts those digits' rows that begin in its share of the rows, by the bits [p.shift, p.end_bit) below.
- * in       table rows 0 ... num_chunks
- * in/out   keys_out [n], values_out [n], keys_spare [n], values_spare [n]; items lie in `spare` if the number of passes is odd, else `out`
- * scratch  table rows num_chunks + 1 + g num_passes + 0 ... num_passes - 1
+/* sort_buckets - each group sorts the buckets that begin in its share of the rows.
+ * in       table rows 0 ... num_chunks and the row of bits
+ * in/out   spare items [n]
+ * out      keys_out [n], values_out [n]
+ * scratch  buffers [groups][p.buffer_items], SORT_MAX_PASSES table rows for each group
  */
-kernel void NAME(sort_buckets)(struct sort_params p, global KEY *keys_out, global VALUE *values_out, global KEY *keys_spare,
-                               global VALUE *values_spare, global u32 *table) {
+kernel void NAME(sort_buckets)(struct sort_params p, global KEY *keys_out, global VALUE *values_out, global KEY *spare, global u32 *table) {
     const u32 group = (u32)get_group_id(0), num_groups = (u32)get_num_groups(0);
     const u32 from = share_begin(p.num_items, num_groups, group), to = share_begin(p.num_items, num_groups, group + 1);
-    const u32 num_passes = sort_num_passes(p.shift, p.end_bit);
-    const bool in_spare = num_passes % 2 == 1;
+    table += p.table_at;
     keys_out += p.keys_out_at;
     values_out += p.values_out_at;
-    keys_spare += p.keys_spare_at;
-    values_spare += p.values_spare_at;
-    table += p.table_at;
-    global const KEY *keys = in_spare ? keys_spare : keys_out;
-    global const VALUE *values = in_spare ? values_spare : values_out;
-    global u32 *rows = table + (u64)(p.num_chunks + 1 + group * num_passes) * SORT_DIGITS;
+    global ITEM *items = (global ITEM *)(spare + p.keys_spare_at);
+    global ITEM *buffer = items + p.buffers_at + (u64)group * p.buffer_items;
+    global u32 *rows = table + (sort_scratch_row(p.num_chunks) + group * SORT_MAX_PASSES) * SORT_DIGITS;
+    struct sort_range range = NAME(sort_differing_range)(p, table);
+    range.end = sort_highest_digit(range).begin;
+    if (range.end == range.begin)
+        return;
     for (u32 digit = 0, first = 0, last; digit < SORT_DIGITS; ++digit, first = last) {
         last = first + sort_digit_count(p, table, digit);
-        if (first < from || first >= to)
+        if (first == last || first < from || first >= to)
             continue;
-        if (last - first > SORT_INSERTED)
-            NAME(sort_passes)(p, keys, values, keys_out, values_out, keys_spare, values_spare, first, last, rows);
+        if (last - first > p.buffer_items)
+            NAME(sort_large_bucket)(p, items + first, keys_out + first, values_out + first, last - first, range, rows);
         else
-            NAME(sort_insert)(p, keys, values, keys_out, values_out, first, last);
+            NAME(sort_bucket)(p, items + first, keys_out + first, values_out + first, last - first, range, buffer, rows);
     }
 }
+
+/* sort_one
+ * in   keys_in [n], values_in [n]
+ * out  keys_out [n], values_out [n]; scratch: spare items [n] or keys [n] and values [n], buffer [p.buffer_items],
+ *      table rows 0 ... SORT_MAX_PASSES - 1
+ * pre  one group
+ */
+kernel void NAME(sort_one)(struct sort_params p, global const KEY *keys_in, global const VALUE *values_in, global KEY *keys_out,
+                           global VALUE *values_out, global KEY *keys_spare, global VALUE *values_spare, global u32 *table) {
+    const u32 n = p.num_items;
+    const bool makes_values = (p.has & SORT_IS_ARGSORT) != 0;
+    keys_in += p.keys_in_at;
+    values_in += p.values_in_at;
+    keys_out += p.keys_out_at;
+    values_out += p.values_out_at;
+    table += p.table_at;
+    if (n == 0)
+        return;
+    const KEY differing = NAME(sort_differing_keys)(p, keys_in, n, keys_in[0]);
+    const struct sort_range range = NAME(sort_range_of)(differing & NAME(sort_mask)(p.shift, p.end_bit));
+    keys_spare += p.keys_spare_at;
+    values_spare += p.values_spare_at;
+    if (n <= p.buffer_items) {
+        global ITEM *items = (global ITEM *)keys_spare, *buffer = items + p.buffers_at;
+        for (u32 i = 0; i < n; ++i)
+            items[i] = NAME(sort_item_of)(keys_in[i], makes_values ? (VALUE)i : HAS_VALUES ? values_in[i] : 0);
+        NAME(sort_bucket)(p, items, keys_out, values_out, n, range, buffer, table);
+    } else {
+        const struct sort_digits digits = sort_digits_of(range.begin, range.end, sort_num_passes(range.begin, range.end));
+        NAME(sort_count_keys)(p, keys_in, n, digits, table);
+        sort_rows_of_counts(digits, n, table);
+        NAME(sort_passes)(p, keys_in, values_in, keys_out, values_out, keys_spare, values_spare, n, digits, 0, makes_values, table);
+    }
+}
+#undef ITEM
+#undef HAS_VALUES
+#undef FOR_KEY_TYPE

@@ -320,7 +320,7 @@ SCATTER_RUNNERS
 
 SHARED_RUNNER(scatter_sum, BYTES(struct scatter_params, 0), MEMORY(const u32, 1), MEMORY(u32, 2))
 
-/* ---- sort: a variant for each width of keys and values ---- */
+/* ---- sort: a variant for each width of keys, alone or with values ---- */
 
 #define SORT_RUNNERS                                                                                                                       \
     RUNNER(sort_one, BYTES(struct sort_params, 0), MEMORY(const KEY, 1), MEMORY(const VALUE, 2), MEMORY(KEY, 3), MEMORY(VALUE, 4),         \
@@ -328,13 +328,33 @@ SHARED_RUNNER(scatter_sum, BYTES(struct scatter_params, 0), MEMORY(const u32, 1)
     RUNNER(sort_count, BYTES(struct sort_params, 0), MEMORY(const KEY, 1), MEMORY(u32, 2))                                                 \
     RUNNER(sort_place, BYTES(struct sort_params, 0), MEMORY(const KEY, 1), MEMORY(const VALUE, 2), MEMORY(KEY, 3), MEMORY(VALUE, 4),       \
            MEMORY(u32, 5))                                                                                                                 \
-    RUNNER(sort_buckets, BYTES(struct sort_params, 0), MEMORY(KEY, 1), MEMORY(VALUE, 2), MEMORY(KEY, 3), MEMORY(VALUE, 4), MEMORY(u32, 5))
+    RUNNER(sort_bits, BYTES(struct sort_params, 0), MEMORY(const KEY, 1), MEMORY(u32, 2))                                                  \
+    RUNNER(sort_spread, BYTES(struct sort_params, 0), MEMORY(const KEY, 1), MEMORY(const VALUE, 2), MEMORY(KEY, 3), MEMORY(VALUE, 4),      \
+           MEMORY(KEY, 5), MEMORY(u32, 6))                                                                                                 \
+    RUNNER(sort_buckets, BYTES(struct sort_params, 0), MEMORY(KEY, 1), MEMORY(VALUE, 2), MEMORY(KEY, 3), MEMORY(u32, 4))
+
+#define VARIANT k32
+#define KEY u32
+#define VALUE u32
+#define VALUE_BYTES 0
+#include "../../cl/serial/sort_items.cl"
+
+#include "../../cl/serial/sort.cl"
+SORT_RUNNERS
+#undef VALUE_BYTES
+#undef VALUE
+#undef KEY
+#undef VARIANT
 
 #define VARIANT k32v32
 #define KEY u32
 #define VALUE u32
+#define VALUE_BYTES 4
+#include "../../cl/serial/sort_items.cl"
+
 #include "../../cl/serial/sort.cl"
 SORT_RUNNERS
+#undef VALUE_BYTES
 #undef VALUE
 #undef KEY
 #undef VARIANT
@@ -342,8 +362,25 @@ SORT_RUNNERS
 #define VARIANT k32v64
 #define KEY u32
 #define VALUE u64
+#define VALUE_BYTES 8
+#include "../../cl/serial/sort_items.cl"
+
 #include "../../cl/serial/sort.cl"
 SORT_RUNNERS
+#undef VALUE_BYTES
+#undef VALUE
+#undef KEY
+#undef VARIANT
+
+#define VARIANT k64
+#define KEY u64
+#define VALUE u32
+#define VALUE_BYTES 0
+#include "../../cl/serial/sort_items.cl"
+
+#include "../../cl/serial/sort.cl"
+SORT_RUNNERS
+#undef VALUE_BYTES
 #undef VALUE
 #undef KEY
 #undef VARIANT
@@ -351,8 +388,12 @@ SORT_RUNNERS
 #define VARIANT k64v32
 #define KEY u64
 #define VALUE u32
+#define VALUE_BYTES 4
+#include "../../cl/serial/sort_items.cl"
+
 #include "../../cl/serial/sort.cl"
 SORT_RUNNERS
+#undef VALUE_BYTES
 #undef VALUE
 #undef KEY
 #undef VARIANT
@@ -360,8 +401,12 @@ SORT_RUNNERS
 #define VARIANT k64v64
 #define KEY u64
 #define VALUE u64
+#define VALUE_BYTES 8
+#include "../../cl/serial/sort_items.cl"
+
 #include "../../cl/serial/sort.cl"
 SORT_RUNNERS
+#undef VALUE_BYTES
 #undef VALUE
 #undef KEY
 #undef VARIANT
@@ -387,7 +432,9 @@ clmoe_native_kernel *JOIN(clmoe_native_find_kernel, CLMOE_NATIVE_LEVEL)(const ch
 #define HISTOGRAM(variant) ENTRY(histogram_one, variant), ENTRY(histogram_count, variant)
 #define SCAN(variant) ENTRY(scan_sums, variant), ENTRY(scan_place, variant)
 #define SCATTER(variant) ENTRY(scatter_copy, variant), ENTRY(gather_copy, variant)
-#define SORT(variant) ENTRY(sort_one, variant), ENTRY(sort_count, variant), ENTRY(sort_place, variant), ENTRY(sort_buckets, variant)
+#define SORT(variant)                                                                                                                      \
+    ENTRY(sort_one, variant), ENTRY(sort_count, variant), ENTRY(sort_place, variant), ENTRY(sort_bits, variant),                           \
+        ENTRY(sort_spread, variant), ENTRY(sort_buckets, variant)
     static const struct {
         const char *name, *variant; /* variant NULL: any */
         clmoe_native_kernel *run;
@@ -419,8 +466,10 @@ clmoe_native_kernel *JOIN(clmoe_native_find_kernel, CLMOE_NATIVE_LEVEL)(const ch
         SCATTER(u64),
         SCATTER(i64),
         SHARED_ENTRY(scatter_sum),
+        SORT(k32),
         SORT(k32v32),
         SORT(k32v64),
+        SORT(k64),
         SORT(k64v32),
         SORT(k64v64),
         SHARED_ENTRY(sort_offsets),
