@@ -305,10 +305,15 @@ static void NAME(route_share)(struct route_params p, ROUTE_BUFFERS, u32 first, u
     logits += p.logits_at;
     ids += p.topk_ids_at;
     weights += p.topk_weights_at;
-    for (u32 row = first; row < last; ++row)
+    for (u32 row = first; row < last; ++row) {
+#ifdef PREFETCH
+        for (u32 e = 0; e < p.num_experts && last - row > 1; e += 64 / sizeof(LOGIT))
+            PREFETCH(logits + (u64)(row + 1) * p.row_stride + e);
+#endif
         NAME(route_row)
-    (p, logits + (u64)row * p.row_stride, bias + p.bias_at, expert_scale + p.expert_scale_at, ids + (u64)row * p.top_k,
-     weights + (u64)row * p.top_k, s);
+        (p, logits + (u64)row * p.row_stride, bias + p.bias_at, expert_scale + p.expert_scale_at, ids + (u64)row * p.top_k,
+         weights + (u64)row * p.top_k, s);
+    }
 }
 
 /* route_rows - ids and weights of my rows.
