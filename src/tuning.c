@@ -255,7 +255,7 @@ const char *clmoe_tune_histogram(const struct clmoe_limits *limits, clmoe_class 
         is_serial ? min_u32(limits->max_iterations != 0 ? columns : limits->compute_units, columns) : ceil_div(columns, group_size);
     const uint64_t chunk = ceil_div(num_items, path->num_chunks);
     const uint32_t copies = is_serial ? 0 : clmoe_tune_histogram_copies(limits, num_bins);
-    const uint64_t count = is_serial ? 4 * chunk + 2 * (uint64_t)columns
+    const uint64_t count = is_serial ? 4 * chunk + 4 * (uint64_t)columns
                                      : 4 * ceil_div_u64(chunk, group_size) + ceil_div(columns, group_size) * (4 + 4 * (uint64_t)copies) + 8;
     const uint64_t sum = (is_serial ? ceil_div(columns, path->num_groups) : 1) * (4 + 2 * (uint64_t)path->num_chunks);
     return is_cut(limits, count > sum ? count : sum) ? loop_cut : NULL;

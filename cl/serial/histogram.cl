@@ -7,6 +7,8 @@
 #ifndef HISTOGRAM_SERIAL_ONCE
 #define HISTOGRAM_SERIAL_ONCE
 
+enum { HISTOGRAM_TWICE = 256 }; /* bins, at most, that every second sample has for itself */
+
 /* histogram_sum
  * in   table [num_chunks][table_stride]
  * out  counts [num_bins], ignored [1]
@@ -43,28 +45,53 @@ static inline u32 NAME(histogram_add)(global const SAMPLE *samples, u32 first, u
     return ignored;
 }
 
+/* The same with a second table for every second sample: a processor guesses whether an increment must wait for the one before it, and a
+ * wrong guess costs 0.2 ns a sample. */
+static inline u32 NAME(histogram_add_twice)(global const SAMPLE *samples, u32 first, u32 last, u32 num_bins, global u32 *bins,
+                                            u32 *second) {
+    u32 ignored = 0;
+    for (; last - first >= 2; first += 2) {
+        const u64 sample = (u64)(i64)samples[first], next = (u64)(i64)samples[first + 1];
+        if (sample < num_bins)
+            ++bins[(u32)sample];
+        else
+            ++ignored;
+        if (next < num_bins)
+            ++second[(u32)next];
+        else
+            ++ignored;
+    }
+    return ignored + NAME(histogram_add)(samples, first, last, num_bins, bins);
+}
+
 /* Samples [first, last) -> bins [num_bins]. Returns how many were ignored. */
 static inline u32 NAME(histogram_count_chunk)(struct histogram_params p, global const SAMPLE *samples, u32 first, u32 last,
                                               global u32 *bins) {
-    u32 ignored = 0;
+    const bool is_twice = p.num_bins <= HISTOGRAM_TWICE;
+    u32 second[HISTOGRAM_TWICE] = {0}, ignored = 0;
     for (u32 bin = 0; bin < p.num_bins; ++bin)
         bins[bin] = 0;
 #ifdef RUN_ITEMS
     /* Increments of one bin wait for each other: equal samples in a row are added at once. */
     for (; first + RUN_ITEMS <= last; first += RUN_ITEMS) {
-        const SAMPLE *run = samples + first;
+        global const SAMPLE *run = samples + first;
         SAMPLE differs = 0;
         for (int i = 0; i < RUN_ITEMS; ++i)
             differs |= run[i] ^ run[0];
         if (differs != 0)
-            ignored += NAME(histogram_add)(run, 0, RUN_ITEMS, p.num_bins, bins);
+            ignored += is_twice ? NAME(histogram_add_twice)(run, 0, RUN_ITEMS, p.num_bins, bins, second)
+                                : NAME(histogram_add)(run, 0, RUN_ITEMS, p.num_bins, bins);
         else if ((u64)(i64)run[0] < p.num_bins)
             bins[(u32)run[0]] += RUN_ITEMS;
         else
             ignored += RUN_ITEMS;
     }
 #endif
-    return ignored + NAME(histogram_add)(samples, first, last, p.num_bins, bins);
+    ignored += is_twice ? NAME(histogram_add_twice)(samples, first, last, p.num_bins, bins, second)
+                        : NAME(histogram_add)(samples, first, last, p.num_bins, bins);
+    for (u32 bin = 0; bin < p.num_bins && is_twice; ++bin)
+        bins[bin] += second[bin];
+    return ignored;
 }
 
 /* histogram_count

@@ -158,7 +158,7 @@ ROUTE_RUNNERS
 
 /* ---- histogram: a variant for each type of sample ---- */
 
-#define RUN_ITEMS 128 /* samples in a row that are looked at together */
+#define RUN_ITEMS 512 /* samples in a row that are looked at together */
 
 #define HISTOGRAM_RUNNERS                                                                                                                  \
     RUNNER(histogram_one, BYTES(struct histogram_params, 0), MEMORY(const SAMPLE, 1), MEMORY(u32, 2), MEMORY(u32, 3))                      \
