@@ -148,7 +148,7 @@ kernel void NAME(sort_count)(struct sort_params p, global const KEY *keys_in, gl
 
 /* sort_place
  * in   keys_in [n], values_in [n], table rows 0 ... num_chunks
- * out  keys_out [n], values_out [n]; scratch: table row num_chunks + 1 + g
+ * out  keys_out [n], values_out [n]; scratch: row g of the table's rows for scratch
  */
 kernel void NAME(sort_place)(struct sort_params p, global const KEY *keys_in, global const VALUE *values_in, global KEY *keys_out,
                              global VALUE *values_out, global u32 *table) {
@@ -168,7 +168,7 @@ kernel void NAME(sort_place)(struct sort_params p, global const KEY *keys_in, gl
 
 /* sort_spread - items that need no more than this digit end in `out`.
  * in   keys_in [n], values_in [n], table rows 0 ... num_chunks and the row of bits
- * out  spare items [n], or keys_out [n], values_out [n]; scratch: table row g of those for scratch
+ * out  spare items [n], or keys_out [n], values_out [n]; scratch: as in sort_place
  */
 kernel void NAME(sort_spread)(struct sort_params p, global const KEY *keys_in, global const VALUE *values_in, global KEY *keys_out,
                               global VALUE *values_out, global KEY *spare, global u32 *table) {

@@ -1,5 +1,11 @@
-/* sort, serial class: keys as integers, the digits of passes, and the loops over items: with keys and values apart, as callers have them,
- * and packed, so that fewer lines are written at a time. */
+/* sort, serial class: keys as integers, the digits of passes, and the loops over items, whose keys and values are apart, as callers have
+ * them, or packed, so that fewer lines are written at a time.
+ *
+ *   differing, count     of keys, or of packed items
+ *   place, pack          each item to the next row of its digit: from apart to apart, from apart to packed,
+ *   move, part                                                   from packed to packed, from packed to apart
+ *   unpack, insert       packed items to keys and values, in their order or in that of their keys
+ */
 #ifndef SORT_ITEMS_ONCE
 #define SORT_ITEMS_ONCE
 
@@ -151,7 +157,6 @@ static NOT_INLINE void NAME(sort_count_keys)(struct sort_params p, global const 
     NAME(sort_count_stride)(p, keys, 1, n, digits, rows);
 }
 
-/* Items [first, last), each to the next row of its digit. */
 static inline void NAME(sort_loop_place)(global const KEY *keys, global const VALUE *values, global KEY *keys_out, global VALUE *values_out,
                                          u32 first, u32 last, KEY flip, struct sort_digit digit, bool makes_values, global u32 *next_row,
                                          bool is_float) {
@@ -228,7 +233,6 @@ static NOT_INLINE void NAME(sort_count_items)(struct sort_params p, global const
     NAME(sort_count_stride)(p, &items->key, sizeof(ITEM) / sizeof(KEY), n, digits, rows);
 }
 
-/* Keys and values [first, last), each to the next row of its digit. */
 static inline void NAME(sort_loop_pack)(global const KEY *keys, global const VALUE *values, global ITEM *items, u32 first, u32 last,
                                         KEY flip, struct sort_digit digit, bool makes_values, global u32 *next_row, bool is_float) {
     for (u32 i = first; i < last; ++i) {
@@ -279,7 +283,6 @@ static NOT_INLINE void NAME(sort_part)(struct sort_params p, global const ITEM *
     FOR_KEY_TYPE(p, NAME(sort_loop_part), items, keys_out, values_out, n, flip, digit, next_row);
 }
 
-/* Items in order to keys and values. */
 static NOT_INLINE void NAME(sort_unpack)(global const ITEM *items, global KEY *keys_out, global VALUE *values_out, u32 n) {
     for (u32 i = 0; i < n; ++i) {
         keys_out[i] = items[i].key;
@@ -288,7 +291,7 @@ static NOT_INLINE void NAME(sort_unpack)(global const ITEM *items, global KEY *k
     }
 }
 
-/* The same with those out of order by insertion. Returns false if that would take more moves than max_moves. */
+/* Returns false if insertion would take more moves than max_moves. */
 static inline bool NAME(sort_loop_insert)(global const ITEM *items, global KEY *keys_out, global VALUE *values_out, u32 n, KEY flip,
                                           KEY mask, u32 max_moves, bool is_float) {
     KEY highest = 0;
