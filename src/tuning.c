@@ -269,7 +269,8 @@ static uint64_t sort_iterations(bool is_serial, uint32_t group_size, uint32_t nu
     const uint64_t place = is_serial ? DIGITS * (6 + 3 * sums) + 8 * chunk
                                      : ceil_div_u64(chunk, group_size) * (6 + 2 * slices) + scan_iterations(group_size) +
                                            ceil_div(DIGITS, group_size) * (12 + 3 * sums + slices);
-    return passes * place > 3ull * path->num_chunks ? passes * place : 3ull * path->num_chunks;
+    const uint64_t bits = is_serial && path->num_launches == 1 ? chunk : 0; /* one walk, to find those in which keys differ */
+    return bits + passes * place > 3ull * path->num_chunks ? bits + passes * place : 3ull * path->num_chunks;
 }
 
 const char *clmoe_tune_sort(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size, const clmoe_tuning *wanted,

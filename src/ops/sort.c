@@ -171,7 +171,7 @@ clmoe_status clmoe_sort_plan_create(clmoe_context *context, const clmoe_sort_des
     made->num_buffers = path.num_bucket_groups > 1 ? path.num_bucket_groups : 1;
     const uint64_t spare_items = made->num_passes > 1 ? desc->max_items : 0;
     const uint64_t apart = section(spare_items * made->key_bytes) + section(spare_items * made->value_bytes);
-    const uint64_t packed = made->buffer_items != 0 ? section(spare_items * item_bytes(made)) : 0;
+    const uint64_t packed = section((path.num_bucket_groups != 0 ? spare_items : made->buffer_items) * item_bytes(made));
     const uint64_t rows = is_serial ? sort_table_rows(path.num_chunks, path.num_bucket_groups) : path.num_chunks + 1;
     made->values_at = section(spare_items * made->key_bytes);
     made->buffers_at = (size_t)(apart > packed ? apart : packed);
