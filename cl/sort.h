@@ -22,8 +22,9 @@ enum {
     SORT_HAS_BUCKETS = 1 << 3 /* the digit is that of the highest bits that differ, in [shift, end_bit) */
 };
 
-/* One pass reads keys and values at .._in and writes them at .._out. The single launch of a small sort makes all passes: from `in` to
- * `out` and back through `spare`, so that the last one ends in `out`. */
+/* One pass reads keys and values at .._in and writes them at .._out. The single launch makes all passes: from `in` to `out` and back
+ * through `spare`, so that the last one ends in `out`; in the serial class, of a small sort, on packed items between `spare` and the
+ * buffer. */
 struct sort_params {
     u64 keys_in_at, values_in_at, keys_out_at, values_out_at, keys_spare_at, values_spare_at, table_at; /* in items */
     u64 buffers_at; /* in packed items after the first spare one */

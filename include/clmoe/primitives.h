@@ -91,8 +91,8 @@ CLMOE_API clmoe_status clmoe_scan_enqueue(clmoe_plan *plan, cl_command_queue que
  *         i32 x -> x + 2^31; f32 the bits of x, inverted if negative, else + 2^31; both zeros 2^31, all NaNs 2^32 - 1. Fewer bits, fewer
  *         passes: one for each 8
  *
- * In place: no. Launches: 1 for small n; else 2 or 3 a pass, in the serial class on one or two cores 4 or 5 in all. Bytes a pass: at most
- * 3 keys and 2 values an item; by the 4 or 5 launches 4 keys, 2 values and 2 packed pairs an item in all. */
+ * In place: no. Launches: 1 for small n; else 2 or 3 a pass; of more than 8 bits in the serial class on one or two cores 4 or 5 in all.
+ * Bytes a pass: at most 3 keys and 2 values an item; by the 4 or 5 launches 4 keys, 2 values and 2 packed pairs an item in all. */
 
 typedef struct clmoe_sort_desc {
     uint32_t max_items;   /* largest n of any call, below 2^31 */
