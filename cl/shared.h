@@ -15,6 +15,11 @@ typedef uint u32;
 typedef long i64;
 typedef ulong u64;
 #define NOT_INLINE __attribute__((noinline))
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll_count(8)") /* where a loop's turns are so short that its own steps count */
+#else
+#define UNROLL
+#endif
 #else
 #include <stdbool.h>
 #include <stdint.h>

@@ -129,11 +129,12 @@ kernel void align_offsets(struct align_params p, global u32 *table) {
 
 /* The two loops that a plain call spends its time in, kept out of the functions around them: among all that those do, gcc 12 had no
  * register left for num_experts and row, and T 4096 took 43 us instead of 36; PoCL 3.1's LLVM 15 read its pointers from the stack for
- * every pair, 54 us instead of 37. Four pairs at a time: 10% of the placing. */
+ * every pair, 54 us instead of 37. Eight pairs at a time take a tenth off that. */
 
 /* Ids of pairs [first, last) by bucket -> row. Returns how many are none. */
 static NOT_INLINE u32 NAME(align_count_plain)(global const ID *topk_ids, u32 first, u32 last, u32 num_experts, global u32 *row) {
     u32 invalid = 0;
+    UNROLL
     for (u32 pair = first; pair < last; ++pair) {
         const u32 id = (u32)narrow_id(topk_ids[pair]);
         if (id < num_experts)
@@ -144,25 +145,15 @@ static NOT_INLINE u32 NAME(align_count_plain)(global const ID *topk_ids, u32 fir
     return invalid;
 }
 
-#define ALIGN_PLACE_PLAIN(pair)                                                                                                            \
-    {                                                                                                                                      \
-        const u32 id = (u32)narrow_id(topk_ids[pair]);                                                                                     \
-        if (id < num_experts)                                                                                                              \
-            sorted_token_ids[next_row[id]++] = (i32)(pair);                                                                                \
-    }
 static NOT_INLINE void NAME(align_place_plain)(global const ID *topk_ids, u32 first, u32 last, u32 num_experts,
                                                global i32 *sorted_token_ids, global u32 *next_row) {
-    u32 pair = first;
-    for (; pair + 4 <= last; pair += 4) {
-        ALIGN_PLACE_PLAIN(pair)
-        ALIGN_PLACE_PLAIN(pair + 1)
-        ALIGN_PLACE_PLAIN(pair + 2)
-        ALIGN_PLACE_PLAIN(pair + 3)
+    UNROLL
+    for (u32 pair = first; pair < last; ++pair) {
+        const u32 id = (u32)narrow_id(topk_ids[pair]);
+        if (id < num_experts)
+            sorted_token_ids[next_row[id]++] = (i32)pair;
     }
-    for (; pair < last; ++pair)
-        ALIGN_PLACE_PLAIN(pair)
 }
-#undef ALIGN_PLACE_PLAIN
 
 /* Pairs of tokens [first, last) by bucket -> row [num_buckets + ALIGN_EXTRA_COLUMNS]. */
 static inline void NAME(align_count_tokens)(struct align_params p, ALIGN_INPUTS, u32 first, u32 last, global u32 *row) {
