@@ -160,6 +160,7 @@ static NOT_INLINE void NAME(sort_count_keys)(struct sort_params p, global const 
 static inline void NAME(sort_loop_place)(global const KEY *keys, global const VALUE *values, global KEY *keys_out, global VALUE *values_out,
                                          u32 first, u32 last, KEY flip, struct sort_digit digit, bool makes_values, global u32 *next_row,
                                          bool is_float) {
+    UNROLL
     for (u32 i = first; i < last; ++i) {
         const KEY key = keys[i];
         const u32 row = next_row[NAME(sort_row_of)(key, flip, digit, is_float)]++;
@@ -235,6 +236,7 @@ static NOT_INLINE void NAME(sort_count_items)(struct sort_params p, global const
 
 static inline void NAME(sort_loop_pack)(global const KEY *keys, global const VALUE *values, global ITEM *items, u32 first, u32 last,
                                         KEY flip, struct sort_digit digit, bool makes_values, global u32 *next_row, bool is_float) {
+    UNROLL
     for (u32 i = first; i < last; ++i) {
         const KEY key = keys[i];
         const u32 row = next_row[NAME(sort_row_of)(key, flip, digit, is_float)]++;
@@ -253,6 +255,7 @@ static NOT_INLINE void NAME(sort_pack)(struct sort_params p, global const KEY *k
 
 static inline void NAME(sort_loop_move)(global const ITEM *from, global ITEM *to, u32 n, KEY flip, struct sort_digit digit,
                                         global u32 *next_row, bool is_float) {
+    UNROLL
     for (u32 i = 0; i < n; ++i) {
         const ITEM item = from[i];
         const u32 row = next_row[NAME(sort_row_of)(item.key, flip, digit, is_float)]++;
@@ -268,6 +271,7 @@ static NOT_INLINE void NAME(sort_move)(struct sort_params p, global const ITEM *
 
 static inline void NAME(sort_loop_part)(global const ITEM *items, global KEY *keys_out, global VALUE *values_out, u32 n, KEY flip,
                                         struct sort_digit digit, global u32 *next_row, bool is_float) {
+    UNROLL
     for (u32 i = 0; i < n; ++i) {
         const ITEM item = items[i];
         const u32 row = next_row[NAME(sort_row_of)(item.key, flip, digit, is_float)]++;
