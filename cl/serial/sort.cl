@@ -89,10 +89,11 @@ static inline void NAME(sort_bucket)(struct sort_params p, global ITEM *items, g
                                      struct sort_range range, global ITEM *buffer, global u32 *rows) {
     const u32 num_bits = range.end - range.begin;
     global ITEM *from = items;
-    u32 wanted = n <= SORT_INSERTED ? 0 : 35 - (u32)clz(n); /* eight values of these bits or more for each item */
+    u32 wanted = n <= SORT_INSERTED ? 0 : 34 - (u32)clz(n); /* four values of these bits or more for each item */
     for (bool is_sorted = false; !is_sorted; wanted = num_bits) {
         const u32 num_passes = ceil_div(wanted < num_bits ? wanted : num_bits, SORT_DIGIT_BITS);
-        const u32 bits = num_passes * SORT_DIGIT_BITS < num_bits ? wanted : num_bits; /* all, if that takes no further pass */
+        const u32 room = num_passes * SORT_DIGIT_BITS; /* for one more, or for all */
+        const u32 bits = room >= num_bits ? num_bits : wanted < room ? wanted + 1 : room;
         const bool inserts = bits < num_bits, is_small = n <= SORT_INSERTED;
         const struct sort_digits digits = sort_digits_of(range.end - bits, range.end, num_passes);
         NAME(sort_count_items)(p, from, n, digits, rows);
