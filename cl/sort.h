@@ -8,6 +8,8 @@
 #endif
 
 enum { SORT_DIGIT_BITS = 8, SORT_DIGITS = 1 << SORT_DIGIT_BITS, SORT_MAX_PASSES = 8 };
+/* Serial class: keys that are looked at for the bits in which all will differ. */
+enum { SORT_SAMPLE = 64 };
 
 /* Serial class: so few items are sorted by insertion, as a pass walks all digits twice; and so many with the same bits, on the average,
  * are left to it after the passes. */
@@ -31,9 +33,11 @@ struct sort_params {
     u32 num_items, num_chunks;
     u32 order;          /* SORT_UNSIGNED ... */
     u32 has;            /* SORT_HAS_... */
-    u32 shift, end_bit; /* bits of this pass: from shift on, at most 8, below end_bit; none is fine. The single launch starts there */
+    u32 shift, end_bit; /* bits of this pass: from shift on, below end_bit; none is fine. The single launch starts there */
+    u32 digit_bits;     /* SORT_DIGIT_BITS; of buckets it may be more */
     u32 is_prefixed;    /* the offsets stage ran: row c holds the counts of the chunks before c, row num_chunks those of all */
     u32 buffer_items;   /* serial class: items that a group's buffer holds; more are sorted without it */
+    u32 unused;         /* 32-bit members are even in number: every compiler lays this out alike */
 };
 
 static inline u32 sort_num_passes(u32 begin_bit, u32 end_bit) {
@@ -44,20 +48,22 @@ static inline u32 sort_num_passes(u32 begin_bit, u32 end_bit) {
  *
  *   spare    keys [n] and values [n]; or, packed, items [n]
  *   buffers  serial class: items [groups][buffer_items]
- *   table    u32 [rows][SORT_DIGITS]: counts of each chunk, totals; serial class: a word for each chunk with the bits that differ in it;
- *            then rows for scratch: one for each chunk, and later SORT_MAX_PASSES for each group of `buckets`
- */
-static inline u32 sort_bits_row(u32 num_chunks) {
-    return num_chunks + 1;
+ *   table    u32 [chunks + 1][digits]: counts of each chunk, totals; serial class: a KEY for each chunk with the bits that differ in it;
+ *            then scratch: a row for each chunk, and later [SORT_MAX_PASSES][SORT_DIGITS] for each group of `buckets`
+ *
+ * Where they begin in the table: */
+static inline u64 sort_bits_at(u32 num_chunks, u32 digit_bits) {
+    return ((u64)num_chunks + 1) << digit_bits;
 }
 
-static inline u32 sort_scratch_row(u32 num_chunks) {
-    return sort_bits_row(num_chunks) + ceil_div(2 * num_chunks, SORT_DIGITS);
+static inline u64 sort_scratch_at(u32 num_chunks, u32 digit_bits) {
+    return sort_bits_at(num_chunks, digit_bits) + 2 * (u64)num_chunks;
 }
 
-static inline u64 sort_table_rows(u32 num_chunks, u32 num_bucket_groups) {
-    const u64 sorting = (u64)(num_bucket_groups > 1 ? num_bucket_groups : 1) * SORT_MAX_PASSES;
-    return sort_scratch_row(num_chunks) + (num_chunks > sorting ? num_chunks : sorting);
+static inline u64 sort_table_items(u32 num_chunks, u32 digit_bits, u32 num_bucket_groups) {
+    const u64 placing = (u64)num_chunks << digit_bits;
+    const u64 sorting = (u64)(num_bucket_groups > 1 ? num_bucket_groups : 1) * SORT_MAX_PASSES * SORT_DIGITS;
+    return sort_scratch_at(num_chunks, digit_bits) + (placing > sorting ? placing : sorting);
 }
 
 #ifdef CLMOE_KERNEL

@@ -276,7 +276,7 @@ static uint64_t sort_iterations(bool is_serial, uint32_t group_size, uint32_t nu
 const char *clmoe_tune_sort(const struct clmoe_limits *limits, clmoe_class kernel_class, uint32_t group_size, const clmoe_tuning *wanted,
                             uint32_t num_items, uint32_t num_passes, struct clmoe_items_path *path) {
     enum { DIGITS = 256, TWO_CHUNKS = 8, BUCKET_UNITS = 2, BUCKET_GROUPS_PER_UNIT = 8, BUCKET_GROUP_ITEMS = 4096 };
-    enum { CACHED_ITEMS = 1 << 17, EVEN_BUCKETS = 32 };
+    enum { CACHED_ITEMS = 1 << 17, EVEN_BUCKETS = 32, BUCKET_ITEMS = 4000, DIGIT_BITS = 8, MOST_DIGIT_BITS = 10 };
     const bool is_serial = kernel_class == CLMOE_CLASS_SERIAL;
     path->num_chunks = item_chunks(limits, kernel_class, group_size, wanted, num_items, 1024);
     path->num_groups =
@@ -295,6 +295,9 @@ const char *clmoe_tune_sort(const struct clmoe_limits *limits, clmoe_class kerne
     if (has_buckets && path->num_launches > 1)
         path->num_bucket_groups =
             min_u32(min_u32(DIGITS, BUCKET_GROUPS_PER_UNIT * limits->compute_units), max_u32(1, num_items / BUCKET_GROUP_ITEMS));
+    path->digit_bits = DIGIT_BITS;
+    while (path->num_bucket_groups != 0 && path->digit_bits < MOST_DIGIT_BITS && num_items >> path->digit_bits > BUCKET_ITEMS)
+        ++path->digit_bits;
     /* Buffers hold a few times as many items as buckets of equal size have; together, a small sort's by a single group. */
     const uint32_t one_sort = min_u32(num_items, CACHED_ITEMS);
     path->buffer_items = !is_cached ? 0

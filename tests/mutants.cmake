@@ -65,6 +65,8 @@ clmoe_add_mutant(unstable_insertion native test_sort cl/serial/sort_items.cl "& 
 clmoe_add_mutant(half_inserted native test_sort cl/serial/sort_items.cl
   "if (moves > max_moves)\n                return false;" "if (moves > max_moves)\n                return true;")
 clmoe_add_mutant(even_passes native test_sort cl/serial/sort.cl "range.end) | 1)" "range.end))")
+clmoe_add_mutant(sample_is_all native test_sort cl/serial/sort.cl
+  "if (digits.begin == counted.begin && digits.end == counted.end)" "if (digits.num_passes == counted.num_passes)")
 clmoe_add_mutant(infinity_is_nan native test_sort cl/sort.h "magnitude > 0x7f800000u" "magnitude >= 0x7f800000u")
 clmoe_add_mutant(scan_without_carry pocl-parallel test_scan cl/parallel/scan.cl "before += total;" "")
 clmoe_add_mutant(ignored_uncounted native test_histogram cl/serial/histogram.cl "++ignored;" "(void)ignored;")

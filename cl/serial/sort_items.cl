@@ -29,9 +29,9 @@ static inline struct sort_digits sort_digits_of(u32 begin, u32 end, u32 num_pass
 }
 
 /* The highest digit of a range, alone. */
-static inline struct sort_digits sort_highest_digit(struct sort_range range) {
-    const u32 begin = range.end - range.begin > SORT_DIGIT_BITS ? range.end - SORT_DIGIT_BITS : range.begin;
-    const struct sort_digits digits = {begin, range.end, SORT_DIGIT_BITS, 1};
+static inline struct sort_digits sort_highest_digit(struct sort_range range, u32 digit_bits) {
+    const u32 begin = range.end - range.begin > digit_bits ? range.end - digit_bits : range.begin;
+    const struct sort_digits digits = {begin, range.end, digit_bits, 1};
     return digits;
 }
 
@@ -43,6 +43,12 @@ static inline struct sort_digit sort_digit_of(struct sort_digits digits, u32 pas
         digit.mask = (1u << (rest < digits.digit_bits ? rest : digits.digit_bits)) - 1;
     }
     return digit;
+}
+
+static inline void sort_zero_rows(struct sort_digits digits, global u32 *rows) {
+    for (u32 pass = 0; pass < digits.num_passes; ++pass)
+        for (u32 digit = 0; digit < 1u << digits.digit_bits; ++digit)
+            rows[pass * SORT_DIGITS + digit] = 0;
 }
 
 /* Counts become first rows: rows [num_passes][SORT_DIGITS]. Returns how many of the n items have the same digits, on the average, if
@@ -112,6 +118,19 @@ static inline KEY NAME(sort_loop_differing)(global const KEY *keys, u32 stride, 
     return differing;
 }
 
+/* How often the digit occurs in keys [n], to rows [digits]. Returns the bits in which they differ from `reference`. */
+static inline KEY NAME(sort_loop_survey)(global const KEY *keys, u32 n, KEY reference, KEY flip, struct sort_digit digit, global u32 *rows,
+                                         bool is_float) {
+    KEY differing = 0;
+    reference = NAME(sort_ordered)(reference, is_float);
+    for (u32 i = 0; i < n; ++i) {
+        const KEY key = NAME(sort_ordered)(keys[i], is_float);
+        differing |= key ^ reference;
+        ++rows[(u32)((key ^ flip) >> digit.shift) & digit.mask];
+    }
+    return differing;
+}
+
 /* How often each digit occurs in keys [n], key i at i * stride, added to rows [num_passes][SORT_DIGITS]. */
 static inline void NAME(sort_loop_count)(global const KEY *keys, u32 stride, u32 n, KEY flip, struct sort_digits digits, u32 num_passes,
                                          global u32 *rows, bool is_float) {
@@ -133,9 +152,7 @@ static inline void NAME(sort_loop_count)(global const KEY *keys, u32 stride, u32
 static inline void NAME(sort_count_stride)(struct sort_params p, global const KEY *keys, u32 stride, u32 n, struct sort_digits digits,
                                            global u32 *rows) {
     const KEY flip = NAME(sort_flip)(p);
-    for (u32 pass = 0; pass < digits.num_passes; ++pass)
-        for (u32 digit = 0; digit < 1u << digits.digit_bits; ++digit)
-            rows[pass * SORT_DIGITS + digit] = 0;
+    sort_zero_rows(digits, rows);
     if (digits.num_passes == 1)
         FOR_KEY_TYPE(p, NAME(sort_loop_count), keys, stride, n, flip, digits, 1, rows);
     else if (digits.num_passes == 2)
@@ -150,6 +167,13 @@ static inline void NAME(sort_count_stride)(struct sort_params p, global const KE
 
 static NOT_INLINE KEY NAME(sort_differing_keys)(struct sort_params p, global const KEY *keys, u32 n, KEY reference) {
     return FOR_KEY_TYPE(p, NAME(sort_loop_differing), keys, 1, n, reference);
+}
+
+static NOT_INLINE KEY NAME(sort_survey_keys)(struct sort_params p, global const KEY *keys, u32 n, KEY reference, struct sort_digits digits,
+                                             global u32 *rows) {
+    const KEY flip = NAME(sort_flip)(p);
+    sort_zero_rows(digits, rows);
+    return FOR_KEY_TYPE(p, NAME(sort_loop_survey), keys, n, reference, flip, sort_digit_of(digits, 0), rows);
 }
 
 static NOT_INLINE void NAME(sort_count_keys)(struct sort_params p, global const KEY *keys, u32 n, struct sort_digits digits,

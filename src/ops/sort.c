@@ -81,11 +81,11 @@ static clmoe_status describe(const clmoe_plan *base, size_t num_items, clmoe_pla
         return clmoe_fail(base->context, CLMOE_UNSUPPORTED, "%s: num_items: %zu: %s", function, num_items, refusal);
     const bool is_serial = info->kernel_class == CLMOE_CLASS_SERIAL, has_buckets = path.num_bucket_groups != 0;
     const uint64_t keys = (uint64_t)num_items * plan->key_bytes, values = (uint64_t)num_items * plan->value_bytes;
-    const uint64_t values_in = plan->desc.is_argsort ? 0 : values, table = 4ull * SORT_DIGITS * path.num_chunks;
+    const uint64_t values_in = plan->desc.is_argsort ? 0 : values, table = (4ull << path.digit_bits) * path.num_chunks;
     const uint64_t table_read = path.num_launches == 2 ? table * path.num_chunks : 3 * table;
     const uint64_t table_written = path.num_launches == 2 ? table : 2 * table, passes = plan->num_passes;
     info->num_groups = path.num_chunks;
-    if (has_buckets) { /* keys for their bits and their digits; then all items to the spare ones and on, through the caches */
+    if (has_buckets) { /* keys for their bits and, if that was not the same walk, their digits; all items to the spare ones and on */
         const uint64_t items = num_items * item_bytes(plan);
         info->num_launches = path.num_launches + 2;
         info->bytes_read = 3 * keys + values_in + items + table_read + path.num_bucket_groups * table_read / path.num_chunks;
@@ -172,11 +172,12 @@ clmoe_status clmoe_sort_plan_create(clmoe_context *context, const clmoe_sort_des
     const uint64_t spare_items = made->num_passes > 1 ? desc->max_items : 0;
     const uint64_t apart = section(spare_items * made->key_bytes) + section(spare_items * made->value_bytes);
     const uint64_t packed = section((path.num_bucket_groups != 0 ? spare_items : made->buffer_items) * item_bytes(made));
-    const uint64_t rows = is_serial ? sort_table_rows(path.num_chunks, path.num_bucket_groups) : path.num_chunks + 1;
+    const uint64_t table_items = is_serial ? sort_table_items(path.num_chunks, path.digit_bits, path.num_bucket_groups)
+                                           : ((uint64_t)path.num_chunks + 1) * SORT_DIGITS;
     made->values_at = section(spare_items * made->key_bytes);
     made->buffers_at = (size_t)(apart > packed ? apart : packed);
     made->table_at = made->buffers_at + section((uint64_t)made->num_buffers * made->buffer_items * item_bytes(made));
-    base->workspace_bytes = made->table_at + 4 * (size_t)rows * SORT_DIGITS;
+    base->workspace_bytes = made->table_at + 4 * (size_t)table_items;
     *plan = base;
     return CLMOE_SUCCESS;
 }
@@ -243,6 +244,7 @@ clmoe_status clmoe_sort_enqueue(clmoe_plan *base, cl_command_queue queue, const 
         .has = (has_values ? SORT_HAS_VALUES : 0u) | (plan->desc.is_descending ? SORT_IS_DESCENDING : 0u) |
                (has_buckets ? SORT_HAS_BUCKETS : 0u),
         .end_bit = plan->desc.end_bit,
+        .digit_bits = path.digit_bits,
         .is_prefixed = path.num_launches == 3,
         .buffer_items = plan->buffer_items * (has_buckets ? 1 : plan->num_buffers),
     };
