@@ -8,7 +8,8 @@
 
 struct scan_params {
     u64 input_at, output_at, sums_at; /* where the views start, in items */
-    u32 num_items, num_chunks, is_inclusive, reserved;
+    u32 num_items, num_chunks, is_inclusive;
+    u32 streams; /* serial class: the output is more than caches hold */
 };
 
 #endif

@@ -15,11 +15,6 @@ typedef uint u32;
 typedef long i64;
 typedef ulong u64;
 #define NOT_INLINE __attribute__((noinline))
-#ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll_count(8)") /* where a loop's turns are so short that its own steps count */
-#else
-#define UNROLL
-#endif
 #else
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,6 +26,29 @@ typedef int32_t i32;
 typedef uint32_t u32;
 typedef int64_t i64;
 typedef uint64_t u64;
+#endif
+
+#ifdef CLMOE_KERNEL
+/* UNROLL: eight turns of a loop at a time, where they are so short that the loop's own steps count. STREAM: a store around the caches,
+ * whose line need not be read first; STREAM_END() before anyone is told of what was written so. */
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll_count(8)")
+#elif defined(__GNUC__)
+#define UNROLL _Pragma("GCC unroll 8")
+#else
+#define UNROLL
+#endif
+#if defined(__x86_64__) && defined(__clang__)
+#define STREAM(to, value) __builtin_nontemporal_store(value, to)
+#define STREAM_END() __builtin_ia32_sfence()
+#elif defined(__x86_64__) && defined(__GNUC__)
+#define STREAM(to, value)                                                                                                                  \
+    (sizeof *(to) == 8 ? __builtin_ia32_movnti64((long long *)(to), (long long)(value)) : __builtin_ia32_movnti((int *)(to), (int)(value)))
+#define STREAM_END() __builtin_ia32_sfence()
+#else
+#define STREAM(to, value) ((void)(*(to) = (value)))
+#define STREAM_END() ((void)0)
+#endif
 #endif
 
 static inline u32 ceil_div(u32 a, u32 b) {

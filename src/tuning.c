@@ -26,6 +26,8 @@ enum { SERIAL_ROUTE_LOGITS = 16384, PARALLEL_ROUTE_GROUPS = 65536 };
 enum { PARALLEL_ROUTE_ALIGN_PAIRS = 512 };
 /* Bytes below which one thread copies all rows, and words for each work-item that are worth one more group. */
 enum { SCATTER_ONE_BYTES = 1 << 18, SCATTER_GROUP_WORDS = 64 };
+/* Items of a scan, in and out 32 MiB or more, that the next operator will not find in a cache. */
+enum { SCAN_CACHED_ITEMS = 1 << 22 };
 /* Local counters of a histogram in all, and the most for one bin: work-items with equal samples wait for each other. */
 enum { HISTOGRAM_COUNTERS = 2048, HISTOGRAM_COPIES = 32 };
 /* Items of the table that are read by every group with two launches, and that exist with three. */
@@ -227,6 +229,7 @@ const char *clmoe_tune_scan(const struct clmoe_limits *limits, clmoe_class kerne
     path->num_chunks = item_chunks(limits, kernel_class, group_size, wanted, num_items, 1024);
     path->num_launches = path->num_chunks == 1 && wanted->num_launches < 2 ? 1 : 2;
     path->num_groups = path->num_chunks;
+    path->streams = num_items > SCAN_CACHED_ITEMS;
     const uint64_t chunk = ceil_div(num_items, path->num_chunks);
     const uint64_t iterations =
         kernel_class == CLMOE_CLASS_SERIAL

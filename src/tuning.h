@@ -40,6 +40,7 @@ struct clmoe_items_path {
     uint32_t num_bucket_groups; /* of sort's `buckets`; 0 = a pass for each digit */
     uint32_t buffer_items;      /* sort: of each buffer for each of these groups, or of the one group; 0 = none */
     uint32_t digit_bits;        /* sort: of a pass, or of the digit of buckets */
+    bool streams;               /* scan: writes around the caches, as they do not hold the output */
 };
 
 /* u32 of local memory that a group of so many work-items needs; shape holds the operator's own numbers. */

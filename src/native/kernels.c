@@ -13,11 +13,6 @@
 #endif
 #define inline __inline__ __attribute__((always_inline)) /* as OpenCL compilers do: flags that a caller passes as constants fold away */
 #define NOT_INLINE __attribute__((noinline))
-#ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll_count(8)")
-#else
-#define UNROLL _Pragma("GCC unroll 8")
-#endif
 #define global
 static _Thread_local uint32_t this_group, this_num_groups;
 #define get_group_id(dimension) this_group

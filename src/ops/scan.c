@@ -112,7 +112,8 @@ clmoe_status clmoe_scan_enqueue(clmoe_plan *base, cl_command_queue queue, const 
                                        .sums_at = clmoe_start_of(&views[2]),
                                        .num_items = n,
                                        .num_chunks = path.num_chunks,
-                                       .is_inclusive = plan->desc.kind == CLMOE_SCAN_INCLUSIVE};
+                                       .is_inclusive = plan->desc.kind == CLMOE_SCAN_INCLUSIVE,
+                                       .streams = path.streams};
     const bool is_parallel = kernel_class == CLMOE_CLASS_PARALLEL;
     struct clmoe_call call;
     struct clmoe_stage *stage;
