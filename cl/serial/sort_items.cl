@@ -1,7 +1,7 @@
 /* sort, serial class: keys as integers, the digits of passes, and the loops over items, whose keys and values are apart, as callers have
  * them, or packed, so that fewer lines are written at a time.
  *
- *   differing, count     of keys, or of packed items
+ *   differing, count     of keys, or of packed items; survey: both at once
  *   place, pack          each item to the next row of its digit: from apart to apart, from apart to packed,
  *   move, part                                                   from packed to packed, from packed to apart
  *   unpack, insert       packed items to keys and values, in their order or in that of their keys
@@ -45,6 +45,7 @@ static inline struct sort_digit sort_digit_of(struct sort_digits digits, u32 pas
     return digit;
 }
 
+/* Of the counts of one digit of any width, or of several of 8 bits at most. */
 static inline void sort_zero_rows(struct sort_digits digits, global u32 *rows) {
     for (u32 pass = 0; pass < digits.num_passes; ++pass)
         for (u32 digit = 0; digit < 1u << digits.digit_bits; ++digit)
@@ -118,7 +119,7 @@ static inline KEY NAME(sort_loop_differing)(global const KEY *keys, u32 stride, 
     return differing;
 }
 
-/* How often the digit occurs in keys [n], to rows [digits]. Returns the bits in which they differ from `reference`. */
+/* How often each value of the digit occurs in keys [n], added to rows [values]. Returns the bits in which keys differ from `reference`. */
 static inline KEY NAME(sort_loop_survey)(global const KEY *keys, u32 n, KEY reference, KEY flip, struct sort_digit digit, global u32 *rows,
                                          bool is_float) {
     KEY differing = 0;
